@@ -23,6 +23,7 @@ What several commands share:
 * `admin_verbs`  what changes the cluster by the brokers' admin ports.
 * `progress`     why a partition is neither read nor written.
 * `progress_bar` how far long work is.
+* `unserved`     why a broker that takes connections serves nobody.
 
 Commands:
 

@@ -59,7 +59,7 @@ def read_picture(brokers: str) -> Picture:
     bootstrap = [each for each in given if replies[each] is Reply.KAFKA]
     if not bootstrap and Reply.NOTHING in replies.values():
         # Where one hangs, the others of a dev cluster may know more.
-        replies |= probe_all(each.kafka for each in _dev_brokers(given))
+        replies |= probe_all(each.kafka for each in dev_brokers(given))
         bootstrap = [address for address, reply in replies.items() if reply is Reply.KAFKA]
         if not bootstrap:
             return _without_kafka(given, replies)
@@ -77,7 +77,7 @@ def read_picture(brokers: str) -> Picture:
 
 def _without_kafka(given: list[str], replies: Mapping[str, Reply]) -> Picture:
     """Look at the admin ports of a dev cluster whose Kafka ports answer nobody."""
-    known = merge_known([_dev_brokers(given)])
+    known = merge_known([dev_brokers(given)])
     found = {**replies, **probe_all(each.kafka for each in known.values() if each.kafka not in replies)}
 
     def look(each: KnownBroker) -> BrokerPicture:
@@ -99,7 +99,7 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
     ]
     others = _side_by_side(lambda each: read_known_brokers(each.admin), told)
     is_raftka = bool(told)
-    known = merge_known([told, *others, _dev_brokers([*given, *cluster.brokers.values()]) if is_raftka else []])
+    known = merge_known([told, *others, dev_brokers([*given, *cluster.brokers.values()]) if is_raftka else []])
     replies |= probe_all(each.kafka for each in known.values() if each.kafka and each.kafka not in replies)
     placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
     nodes = sorted(placed | set(cluster.brokers) | set(known))
@@ -254,7 +254,7 @@ def _admin_addresses(configs: dict[int, list[ConfigValue]]) -> dict[int, str]:
     }
 
 
-def _dev_brokers(addresses: list[str]) -> list[KnownBroker]:
+def dev_brokers(addresses: list[str]) -> list[KnownBroker]:
     """Return the brokers of the dev cluster of this user, if one of these addresses is on loopback and is among them.
 
     Its file names the admin ports of brokers that are down, too.

@@ -12,7 +12,7 @@ from raftka.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, UNAVAIL
 from raftka.cli.lazy_group import LazyCommand, LazyGroup
 from raftka.dev.errors import DevError
 from raftka.error_text import reason_of, short_reason_of
-from raftka.kafka.errors import KafkaClientError, NoQuorumError
+from raftka.kafka.errors import KafkaClientError, NoQuorumError, NotServingError
 from raftka.pipeline.errors import PipelineError
 from raftka.version import installed_version
 
@@ -88,7 +88,7 @@ def run(arguments: list[str]) -> int:
     except NoQuorumError as error:
         return _complain(str(error), UNAVAILABLE)
     except (DevError, KafkaClientError, AdminError, PipelineError) as error:
-        return _complain(str(error), FAILED)
+        return _complain(_words_of_refusal(error), FAILED)
     except BrokenPipeError:
         # Whoever read our output has seen enough, as in `raftka consume orders | head`.
         return DONE
@@ -99,6 +99,16 @@ def run(arguments: list[str]) -> int:
     if isinstance(result, int):
         return result if result in (DONE, FAILED, UNJUDGED, USAGE, INTERRUPTED, TERMINATED) else FAILED
     return DONE
+
+
+def _words_of_refusal(error: DevError | KafkaClientError | AdminError | PipelineError) -> str:
+    # The kinds of it know more: nothing is answered, or it is no Kafka.
+    if type(error) is not NotServingError:
+        return str(error)
+    # Imported here, for the sake of `--help`.
+    from raftka.cli.unserved import with_own_words
+
+    return str(with_own_words(error))
 
 
 def _words_of(error: OSError) -> str:

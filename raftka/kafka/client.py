@@ -453,6 +453,7 @@ def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
         return UnansweredError(f"a broker of {brokers} has not answered in time (`raftka cluster health` tells more)")
     # Imported here: `raftka --help` imports this module.
     from raftka.kafka.probe import foreign_protocol
+    from raftka.kafka.quorum import serving_elsewhere
 
     given = addresses(brokers)
     silent = [address for address in given if _connect_problem(address)]
@@ -463,7 +464,8 @@ def _unreachable(brokers: str, *, is_metadata: bool) -> KafkaClientError:
     if len(foreign) == len(taking):
         return NotKafkaError(foreign)
     # A broker that knows no controller hangs up, so that clients ask another one.
-    return NotServingError([address for address in taking if address not in foreign], silent)
+    refusing = [address for address in taking if address not in foreign]
+    return NotServingError(refusing, silent, serving_elsewhere(refusing))
 
 
 def _serves(brokers: str) -> bool:

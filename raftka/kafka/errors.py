@@ -1,6 +1,8 @@
 """What a command says when a cluster refuses or does not answer; light, for `raftka --help` imports it."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
 _HINT = "--brokers or RAFTKA_BROKERS names others"
 
@@ -38,21 +40,55 @@ class NoQuorumError(KafkaClientError):
         super().__init__(f"{self.what}; {self.cure}")
 
 
-class NotServingError(KafkaClientError):
-    """Addresses take connections, and no broker behind them serves clients; `what` says it, `cure` what to do."""
+class OwnWords(NamedTuple):
+    """Why a broker does not serve, as its admin port says; `cure` may be empty."""
 
-    def __init__(self, open_addresses: Sequence[str], silent: Sequence[str]) -> None:
+    reason: str
+    cure: str
+
+
+class NotServingError(KafkaClientError):
+    """Addresses take connections, and no broker behind them serves clients; `what` says it, `cure` what to do.
+
+    Args:
+        open_addresses: They take connections.
+        silent: They take none.
+        elsewhere: Where brokers of the same cluster serve.
+        told: What the brokers at open addresses say themselves.
+    """
+
+    def __init__(
+        self,
+        open_addresses: Sequence[str],
+        silent: Sequence[str],
+        elsewhere: Sequence[str] = (),
+        told: Mapping[str, OwnWords] = MappingProxyType({}),
+    ) -> None:
+        self.open_addresses, self.silent, self.elsewhere = tuple(open_addresses), tuple(silent), tuple(elsewhere)
         verb = "takes" if len(open_addresses) == 1 else "take"
-        self.what = (
-            f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: probably too"
-            " few brokers of the cluster run to elect a controller"
-        )
-        self.cure = (
-            f"nobody listens at {', '.join(silent)}: start the brokers that use these addresses"
-            if silent
-            else "start the other brokers of the cluster; a Raftka broker reports at /v1/status/ready of its admin port"
-            " what it waits for"
-        )
+        if told:
+            why = "; ".join(f"the broker at {address} says: {words.reason}" for address, words in told.items())
+        elif elsewhere:
+            why = "other brokers of its cluster do, so it is cut off from them or was removed"
+        else:
+            why = (
+                "probably too few brokers of the cluster run to elect a controller, or the broker was removed from the"
+                " cluster, or its data directory is retired"
+            )
+        self.what = f"{', '.join(open_addresses)} {verb} connections, but no Kafka broker serves clients there: {why}"
+        cures = list(dict.fromkeys(words.cure for words in told.values() if words.cure))
+        if elsewhere:
+            cures.append(f"name another broker: --brokers {','.join(elsewhere)}")
+        elif not told and silent:
+            cures.append(f"nobody listens at {', '.join(silent)}: start the brokers that use these addresses")
+        elif not told:
+            cures.append(
+                "start the other brokers of the cluster, or name one that runs (--brokers); a Raftka broker reports at"
+                " /v1/status/ready of its admin port why it does not serve"
+            )
+        else:
+            cures.append("or name another broker with --brokers")
+        self.cure = "; ".join(cures)
         super().__init__(f"{self.what}; {self.cure}")
 
 

@@ -72,6 +72,18 @@ def no_service(addresses: Sequence[str]) -> NoQuorumError | HangingError | None:
     return HangingError(first.hanging) if again.hanging == first.hanging else None
 
 
+def serving(addresses: Sequence[str]) -> list[str]:
+    """Return which of these addresses a broker answers at that knows a controller."""
+    answers = _ask_all(addresses).answers
+    return [address for address in addresses if address in answers and answers[address].controller >= 0]
+
+
+def serving_elsewhere(addresses: Sequence[str]) -> list[str]:
+    """Return where brokers serve that the brokers at these addresses name; empty: none does, or nobody tells."""
+    members = _members(_ask_all(addresses).answers).values()
+    return serving([address for address in members if address not in addresses])
+
+
 def known_members(addresses: Sequence[str]) -> tuple[dict[int, str], dict[int, str]]:
     """Return HOST:PORT by node id of the brokers that answer, and of those that they name and that do not.
 
