@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from cluster.errors import BrokerInUseError, InvalidReplicaAssignmentError, InvalidReplicationFactorError
 from cluster.members_table import BrokerState, Member, MembersTable
+from cluster.move_index import INTERNAL_REPLICAS
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import Topic, TopicTable
 from model.counted import counted
@@ -86,6 +87,24 @@ def check_unnamed_retirement(members: MembersTable, member: Member) -> None:
             f"broker {node} has joined with data directory {now} in the place of {member.replaced}, which is retired;"
             f" no directory is named, so nothing more is retired. If {now} is lost, too:"
             f" raftka broker replace {node} --directory {now}"
+        )
+
+
+def check_internal_count(topic: Topic, members: MembersTable, before: int, after: int) -> None:
+    """Raise InvalidReplicationFactorError if an internal topic would get fewer replicas than the brokers keep it at.
+
+    raft0's leader would give it more again at once (`evacuation`).
+
+    Args:
+        topic: Any; others than internal ones may get fewer.
+        members: The brokers.
+        before, after: How many replicas the partition has, or is to have by now, and how many are wanted.
+    """
+    kept = min(INTERNAL_REPLICAS, len(members.usable()))
+    if topic.is_internal and after < min(before, kept):
+        raise InvalidReplicationFactorError(
+            f"{topic.name} is an internal topic, and the brokers keep it at {counted(kept, 'replica')}"
+            f" ({INTERNAL_REPLICAS}, or as many as there are active brokers): they would add to {after} at once"
         )
 
 

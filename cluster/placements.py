@@ -13,7 +13,7 @@ import msgspec
 
 from cluster.admin_messages import AdminReply
 from cluster.admin_requests import AdminRequests
-from cluster.broker_rules import refusal_of_placing
+from cluster.broker_rules import check_internal_count, refusal_of_placing
 from cluster.commands import AlterPlacements, FinishPlacement, PlacementRecord, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import (
@@ -234,6 +234,8 @@ class Placements:
                 f"a move to {counted(len(target), 'replica')}; {topic.partition_name(number)} has {count}, and the"
                 " request does not allow another number"
             )
+        move = topic.move_of(number)
+        check_internal_count(topic, members, count if move is None else len(move.target), len(target))
 
     async def _finish(self, request: PlacementReport, deadline: float) -> AdminReply:
         async with self._controller.admission:

@@ -123,7 +123,7 @@ async def _retire(node: Node, body: RetireDirectory, parts: Mapping[str, str]) -
         )
     waiting = [] if directory != lost.directory_id else await _without_majority(node, lost)
     details = {"node_id": int(node_id), "directory_id": directory, "without_majority": waiting}
-    if waiting and not body.accept_waiting and not body.dry_run:
+    if waiting and not body.accept_waiting:
         raise VerbError(
             409,
             WITHOUT_MAJORITY,

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from cluster.broker_rules import check_internal_count
 from cluster.broker_waits import retired_voters, waits_for_force
 from cluster.errors import BY_NAME, ClusterError, NoReassignmentError, UnknownTopicError
 from cluster.move_status import MoveStatus
@@ -142,6 +143,8 @@ async def _alter_replication(node: Node, body: AlterReplication, path: Mapping[s
     }
     numbers = range(len(topic.replicas))
     placed = [_placed(topic, number) for number in numbers]
+    # Said once, and not for each partition.
+    check_internal_count(topic, node.controller.members, max(map(len, placed)), body.replication_factor)
     leaders = [_leader(node, topic, number) for number in numbers]
     targets = spread(counts, placed, leaders, body.replication_factor)
     wanted = [WantedMove(topic.name, number, [int(each) for each in targets[number]]) for number in numbers]

@@ -1,8 +1,8 @@
 """`raftka broker`: brokers that join, are drained, emptied, replaced and removed."""
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 import click
 from click.exceptions import Exit
@@ -11,12 +11,11 @@ from raftka.cli.admin_verbs import VerbRefusedError, ask_verb
 from raftka.cli.broker_wait import wait_until
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.lazy_group import CommandGroup
-from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
+from raftka.cli.options import Format, brokers_option, dry_run_option, format_option, timeout_option
 from raftka.cli.output import print_json, print_table
-from raftka.cli.param_types import BoundedFloat, BoundedInt
+from raftka.cli.param_types import BoundedInt
 from raftka.counted import counted
 
-F = TypeVar("F", bound=Callable[..., Any])
 _NODE_MAX = 999_999_999
 _SHOWN_MAX = 20
 _UNCHANGED = "nothing is changed (--dry-run)"
@@ -26,16 +25,6 @@ _node_argument = click.argument("node", type=BoundedInt(0, _NODE_MAX), metavar="
 _wait_option = click.option(
     "--wait/--no-wait", default=True, help="Wait until it is done, and say on stderr what that waits for."
 )
-
-
-def _timeout_option(seconds: float) -> Callable[[F], F]:
-    return click.option(
-        "--timeout",
-        type=BoundedFloat(1.0, 7 * 86_400.0),
-        default=seconds,
-        metavar="SECONDS",
-        help="How long to wait; what was begun goes on after that.",
-    )
 
 
 @click.group("broker", cls=CommandGroup)
@@ -83,7 +72,7 @@ def _link(row: dict[str, Any]) -> str:
 @app.command()
 @_node_argument
 @_wait_option
-@_timeout_option(300.0)
+@timeout_option(300.0)
 @dry_run_option
 @brokers_option
 @format_option
@@ -137,7 +126,7 @@ def _active(node: int, found: Mapping[str, Any], dry_run: bool) -> list[str]:
 @app.command()
 @_node_argument
 @_wait_option
-@_timeout_option(3600.0)
+@timeout_option(3600.0)
 @dry_run_option
 @brokers_option
 @format_option
@@ -207,12 +196,13 @@ def remove(node: int, dry_run: bool, brokers: str, output: Format) -> None:
 @click.option(
     "--accept-waiting",
     is_flag=True,
-    help="Go on though some partitions would have no leader for ever without that directory; --dry-run lists them.",
+    help="Go on though some partitions would have no leader for ever without that directory. Without this option the"
+    " command is refused then, and lists them.",
 )
 @click.option(
     "--wait/--no-wait", default=False, help="Wait until the broker has joined again and has its replicas back."
 )
-@_timeout_option(3600.0)
+@timeout_option(3600.0)
 @dry_run_option
 @brokers_option
 @format_option

@@ -71,19 +71,22 @@ def ask_and_report(
     return answer, [(row["topic"], row["partition"]) for row in rows if not row["error"]]
 
 
-def wait_until_moved(brokers: str, targets: Mapping[Partition, list[int] | None]) -> None:
+def wait_until_moved(brokers: str, targets: Mapping[Partition, list[int] | None], seconds: float) -> None:
     """Return once none of these is being moved; say on stderr what that waits for.
 
     Args:
         brokers: Bootstrap addresses.
         targets: Where each shall be then; None: wherever it was.
+        seconds: How long to wait.
 
     Raises:
-        CommandError: One of them was moved elsewhere, or back, meanwhile; or brokers did not answer for long.
+        CommandError: It takes longer; one of them was moved elsewhere, or back, meanwhile; or brokers did not answer
+            for long.
         KafkaClientError: The same of their Kafka ports.
     """
     told = wrong = ""
     answered = time.monotonic()
+    deadline = answered + seconds
     # A broker that lags does not know the moves yet, so one look does not count.
     looks = 0
     while looks < _LOOKS:
@@ -104,6 +107,11 @@ def wait_until_moved(brokers: str, targets: Mapping[Partition, list[int] | None]
         if words and words != told:
             print(f"raftka: {words}", file=sys.stderr)
             told = words
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"not done within {seconds:g} s: {told or wrong or 'the brokers lag'}; it goes on, and the same command"
+                " waits again"
+            )
         time.sleep(_PAUSE)
     raise CommandError(wrong)
 

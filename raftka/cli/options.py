@@ -1,15 +1,18 @@
 """Options that several commands share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from typing import Any, TypeVar
 
 import click
 
 from raftka.cli.completion import complete_partitions
 from raftka.cli.exit_codes import CommandError
-from raftka.cli.param_types import PATH, BoundedInt, EnumChoice
+from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import DEFAULT_BROKERS, PartitionInfo
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Format(StrEnum):
@@ -144,3 +147,14 @@ __all__ = [
     "parse_pairs",
     "partitions_option",
 ]
+
+
+def timeout_option(seconds: float) -> Callable[[F], F]:
+    """Return `--timeout` of a command that waits for what it has begun."""
+    return click.option(
+        "--timeout",
+        type=BoundedFloat(1.0, 7 * 86_400.0),
+        default=seconds,
+        metavar="SECONDS",
+        help="How long to wait; what was begun goes on after that.",
+    )

@@ -10,7 +10,7 @@ from raftka.cli.admin_verbs import ask_verb
 from raftka.cli.exit_codes import FAILED
 from raftka.cli.lazy_group import Command
 from raftka.cli.move_wait import Partition, ask_and_report, wait_until_moved
-from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
+from raftka.cli.options import Format, brokers_option, dry_run_option, format_option, timeout_option
 from raftka.cli.output import node_list, print_json, print_table
 
 _PARTITION = re.compile(r"([a-zA-Z0-9._-]{1,249})/(0|[1-9][0-9]{0,8})")
@@ -57,6 +57,7 @@ def _given_nodes(_: click.Context, __: click.Parameter, text: str) -> list[int]:
 )
 @click.option("--change-count", is_flag=True, help="Allow more or fewer replicas than the partitions have.")
 @wait_option
+@timeout_option(3600.0)
 @dry_run_option
 @brokers_option
 @format_option
@@ -65,6 +66,7 @@ def move(
     target: list[int],
     change_count: bool,
     wait: bool,
+    timeout: float,
     dry_run: bool,
     brokers: str,
     output: Format,
@@ -80,7 +82,7 @@ def move(
     cures = {} if change_count else {"INVALID_REPLICATION_FACTOR": "--change-count allows it"}
     answer, begun = ask_and_report(brokers, "/v1/moves", document, output, is_waited_for=wait, cures=cures)
     if wait and not dry_run:
-        wait_until_moved(brokers, dict.fromkeys(begun, target))
+        wait_until_moved(brokers, dict.fromkeys(begun, target), timeout)
     if any(row["error"] for row in answer["partitions"]):
         raise Exit(FAILED)
 
@@ -134,10 +136,19 @@ def _behind(row: dict[str, Any]) -> str:
 )
 @click.option("--all", "is_all", is_flag=True, help="All partitions that are being moved.")
 @wait_option
+@timeout_option(3600.0)
 @dry_run_option
 @brokers_option
 @format_option
-def cancel(partitions: list[Partition], is_all: bool, wait: bool, dry_run: bool, brokers: str, output: Format) -> None:
+def cancel(
+    partitions: list[Partition],
+    is_all: bool,
+    wait: bool,
+    timeout: float,
+    dry_run: bool,
+    brokers: str,
+    output: Format,
+) -> None:
     """Take moves back.
 
     Each partition returns to the brokers that it had. Exit with 1 if one of the partitions is refused, for example
@@ -149,6 +160,6 @@ def cancel(partitions: list[Partition], is_all: bool, wait: bool, dry_run: bool,
     document = {"partitions": named, "all": is_all, "dry_run": dry_run}
     answer, begun = ask_and_report(*(brokers, "/v1/moves/cancel", document, output), is_cancel=True, is_waited_for=wait)
     if wait and not dry_run:
-        wait_until_moved(brokers, dict.fromkeys(begun))
+        wait_until_moved(brokers, dict.fromkeys(begun), timeout)
     if any(row["error"] for row in answer["partitions"]):
         raise Exit(FAILED)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from raftka.cli import brokers
+from raftka.cli.admin_verbs import VerbRefusedError
 from raftka.cli.root import run
 
 LEADS = "3 partitions to get another leader"
@@ -57,3 +58,33 @@ def test_a_drain_that_nobody_waits_for_says_what_it_waits_for(
     monkeypatch.setattr(brokers, "ask_verb", answer)
     assert run(["broker", "drain", "2", *arguments]) == 0
     assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize("option", [[], ["--dry-run"]])
+def test_a_replacement_that_leaves_partitions_without_a_majority_is_refused_alike_where_it_is_only_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    def refuse(*_: Any) -> dict[str, Any]:
+        waiting = [{"partition": "orders-0", "why": "it had no other replica"}]
+        raise VerbRefusedError(
+            "1 partition would have no leader", {"error": "WITHOUT_MAJORITY", "without_majority": waiting}
+        )
+
+    monkeypatch.setattr(brokers, "ask_verb", refuse)
+    assert run(["broker", "replace", "6", *option]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "orders-0 would have no leader: it had no other replica" in said.err
+    assert "--accept-waiting goes on all the same" in said.err
+
+
+@pytest.mark.parametrize("option", [[], ["--dry-run"]])
+def test_a_removal_of_a_broker_that_was_never_there_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    def refuse(*_: Any) -> dict[str, Any]:
+        raise VerbRefusedError("broker 99 is not in the cluster", {"error": "BROKER_ID_NOT_REGISTERED"})
+
+    monkeypatch.setattr(brokers, "ask_verb", refuse)
+    assert run(["broker", "remove", "99", *option]) == 1
+    assert capsys.readouterr() == ("", "raftka: broker 99 is not in the cluster\n")

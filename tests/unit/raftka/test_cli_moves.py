@@ -1,5 +1,7 @@
 """`raftka partition move` and `cancel`, without any broker: what they say of what verbs answer."""
 
+import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from raftka.cli import move_wait
 from raftka.cli.admin_verbs import VerbRefusedError
 from raftka.cli.root import run
+from raftka.kafka import client as kafka_client
 
 WAITS = "1 partition to be moved: GET /v1/moves says what each waits for"
 SHOWN = "raftka: `raftka partition moves` says what this waits for\n"
@@ -58,3 +61,31 @@ def test_another_number_of_replicas_is_refused_with_the_option_that_allows_it(
     assert run(["partition", "move", "orders/0", "--to", "2,3", *option]) == 1
     said = f"raftka: orders/0: 2 are given (INVALID_REPLICATION_FACTOR){cure}\n"
     assert capsys.readouterr() == ("", said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["partition", "move", "orders/0", "--to", "2,3"],
+        ["partition", "cancel", "orders/0"],
+        ["topic", "alter-replication", "orders", "-r", "2"],
+    ],
+)
+def test_a_move_that_takes_longer_than_its_time_out_is_said_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    moving = {"topic": "orders", "partition": 0, "state": "copying", "waits_for": "nodes [3] catch up"}
+    now = itertools.count(0.0, 0.6)
+
+    def answer(_: str, path: str, document: Any = None) -> dict[str, Any]:
+        return {"moves": [moving]} if document is None else {"waits_for": WAITS, "partitions": [row()]}
+
+    monkeypatch.setattr(move_wait, "ask_verb", answer)
+    # No time passes: each look at the clock is 0.6 s after the one before.
+    monkeypatch.setattr(move_wait, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=lambda _: None))
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: SimpleNamespace(topic=lambda _: [], topics={}))
+    assert run([*command, "--wait", "--timeout", "2"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "raftka: not done within 2 s: 1 to be moved: orders/0 is copying, and waits until nodes [3] catch up; it goes"
+        " on, and the same command waits again"
+    )

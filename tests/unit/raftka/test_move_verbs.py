@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from cluster.events import EventKind
+from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from raftka.broker.health import HealthReader
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.findings import to_json
@@ -254,5 +255,29 @@ def test_the_replicas_of_a_topic_become_fewer_and_more_and_its_leader_stays(tmp_
                 assert (status, body["error"]) == (wanted, name)
             status, body = await ports.ask("/v1/topics/nobody/replication", {"replication_factor": 1})
             assert (status, body["error"]) == (404, "UNKNOWN_TOPIC_OR_PARTITION")
+
+    run(test)
+
+
+def test_an_internal_topic_keeps_as_many_replicas_as_the_brokers_would_add_again(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            await cluster.create_topic(OFFSETS_TOPIC, 2, 3)
+            reason = f"{OFFSETS_TOPIC} is an internal topic, and the brokers keep it at 3 replicas"
+            for is_dry in (True, False):
+                document = {"replication_factor": 1, "dry_run": is_dry}
+                status, body = await ports.ask(f"/v1/topics/{OFFSETS_TOPIC}/replication", document)
+                assert (status, body["error"]) == (400, "INVALID_REPLICATION_FACTOR")
+                assert body["message"].startswith(reason)
+                moves = {"moves": [_moving(OFFSETS_TOPIC, 0, [1, 2])], "may_change_count": True, "dry_run": is_dry}
+                status, body = await ports.ask("/v1/moves", moves)
+                assert (status, body["error"]) == (400, "INVALID_REPLICATION_FACTOR")
+                assert body["message"].startswith(reason)
+            # More, or others, are taken.
+            moves = {"moves": [_moving(OFFSETS_TOPIC, 0, [4, 2, 1])], "dry_run": True}
+            assert (await ports.ask("/v1/moves", moves))[0] == 200
+            document = {"replication_factor": 4, "dry_run": True}
+            assert (await ports.ask(f"/v1/topics/{OFFSETS_TOPIC}/replication", document))[0] == 200
 
     run(test)
