@@ -7,6 +7,8 @@ from raftka.error_text import reason_of
 
 # One of these stands in a broker's reason where the files of a replica cannot be used.
 _PERMANENT = (" cannot start: ", " has stopped: ", " is damaged: ")
+# One of these stands in the reason of a broker that is not in the cluster any more.
+_GONE = (" is retired and never counts again", " was removed from the cluster")
 # How the words of an AdminError begin.
 _NO_ANSWER = "admin port "
 # How a broker's own reason begins while it starts.
@@ -90,6 +92,11 @@ def not_ready_reason(address: str, timeout: float = 2.0) -> str | None:
 def is_permanent(reason: str) -> bool:
     """Return whether `not_ready_reason` names something that waiting does not mend: data that cannot be used."""
     return any(words in reason for words in _PERMANENT)
+
+
+def is_gone(reason: str) -> bool:
+    """Return whether `not_ready_reason` says that the broker is in the cluster no longer, or not with its directory."""
+    return any(words in reason for words in _GONE)
 
 
 def is_leaderless(reason: str) -> bool:

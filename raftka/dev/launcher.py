@@ -58,8 +58,14 @@ def broker_config(folder: ClusterFolder, state: ClusterState, broker: BrokerEntr
     if taken := sorted(state.options.keys() & identity.keys()):
         raise DevError(f"-c {taken[0]}: `raftka dev` sets this option itself")
     flags = state.options | identity
+    file = folder.node_path(broker.node_id) / "broker.toml"
+    if not file.exists():
+        raise DevError(
+            f"{file} is gone: bring it back, or make {file.parent} and copy broker.toml of another broker there"
+            " (cluster.json has the addresses); to give up a disk, only the folder data in it is to go"
+        )
     try:
-        return load_config(flags, file=folder.node_path(broker.node_id) / "broker.toml")
+        return load_config(flags, file=file)
     except ConfigError as error:
         raise DevError(str(error)) from None
 

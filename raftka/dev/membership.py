@@ -15,7 +15,15 @@ from raftka.dev.errors import DevError
 from raftka.dev.launcher import broker_config, launch, prepare_folder
 from raftka.dev.ports import choose_next
 from raftka.dev.process_identity import ProcessIdentity
-from raftka.dev.supervisor import NODES_MAX, READY_SECONDS, STOP_SECONDS, last_words, wait_brokers_ready
+from raftka.dev.supervisor import (
+    NODES_MAX,
+    READY_SECONDS,
+    STOP_SECONDS,
+    TOLD,
+    exit_text,
+    last_words,
+    wait_brokers_ready,
+)
 
 _FEATURE = "raftka.membership"
 _CURE = (
@@ -50,15 +58,19 @@ def add_broker(folder: ClusterFolder) -> tuple[BrokerEntry, ClusterState, list[s
     try:
         reasons = wait_brokers_ready(folder, {entry: child.poll}, READY_SECONDS, None, is_permanent)
     except DevError:
-        if child.poll() is None:
+        code = child.poll()
+        if code is None:
             raise
-        raise DevError(_why_not_added(folder, before, node_id)) from None
+        raise DevError(_why_not_added(folder, before, node_id, code)) from None
     return state.broker(node_id), state, reasons
 
 
-def _why_not_added(folder: ClusterFolder, before: ClusterState, node_id: int) -> str:
+def _why_not_added(folder: ClusterFolder, before: ClusterState, node_id: int, code: int) -> str:
     """Forget a broker that has ended, unless the cluster may have let it in; return what to say of it."""
-    words = last_words(folder.log_path(node_id)).removeprefix("raftka: ")
+    log = folder.log_path(node_id)
+    said = last_words(log)
+    # Whoever was killed has not said why.
+    words = said.removeprefix(TOLD) if said.startswith(TOLD) else f"it ended while starting ({exit_text(code)})"
     if (folder.node_path(node_id) / "data" / "directory.id").exists():
         return f"broker {node_id} has ended: {words}; start it again: raftka dev restart {node_id}"
     with folder.locked():
@@ -66,6 +78,8 @@ def _why_not_added(folder: ClusterFolder, before: ClusterState, node_id: int) ->
         others = tuple(broker for broker in state.brokers if broker.node_id != node_id)
         # Its node id was never used.
         folder.save(replace(state, brokers=others, founders=before.founders, last_id=before.last_id))
+    if not said.startswith(TOLD):
+        return f"broker {node_id} was not added: {words}; its log: {log}"
     # Its first contact was refused: nothing was written there but what `prepare_folder` and the log wrote.
     shutil.rmtree(folder.node_path(node_id), ignore_errors=True)
     return f"broker {node_id} was not added: {words}" + (f"; {_CURE}" if _FEATURE in words else "")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from raftka.admin_client import is_answer, is_leaderless, is_permanent
+from raftka.admin_client import is_answer, is_gone, is_leaderless, is_permanent
 from raftka.dev.cluster_file import ClusterFolder, default_folder
 from raftka.dev.errors import DevError
 from raftka.dev.launcher import broker_config, launch
@@ -84,7 +84,7 @@ def restart_broker(folder: ClusterFolder, node_id: int) -> tuple[int, list[str]]
     killed leaves it running (`raftka dev stop` still finds it).
 
     Raises:
-        DevError: There is no such broker, or it does not start.
+        DevError: There is no such broker, it does not start, or it is in the cluster no longer.
     """
     folder.load_existing()
     with folder.locked():
@@ -101,6 +101,8 @@ def restart_broker(folder: ClusterFolder, node_id: int) -> tuple[int, list[str]]
     has_majority = 2 * len(dead) < len(state.brokers)
     is_final = _IsFinal() if has_majority else is_answer
     reasons = wait_brokers_ready(folder, {broker: child.poll}, READY_SECONDS, None, is_final)
+    for reason in filter(is_gone, reasons):
+        raise DevError(reason)
     if not has_majority:
         words = ", ".join(map(str, dead))
         cure = "start them too; a cluster serves only while a majority of its brokers runs"

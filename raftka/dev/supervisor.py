@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from raftka.admin_client import is_permanent, not_ready_reason
+from raftka.admin_client import is_gone, is_permanent, not_ready_reason
 from raftka.dev.cluster_file import BrokerEntry, ClusterFolder, ClusterState, default_folder
 from raftka.dev.ephemeral import new_folder
 from raftka.dev.errors import DevError, InterruptedStartError
@@ -29,7 +29,7 @@ STOP_SECONDS = 10.0
 _READY_POLL = 0.05
 _WATCH_POLL = 0.2
 # How a line for the operator begins (raftka.broker.logs).
-_TOLD = "raftka: "
+TOLD = "raftka: "
 _LOG_TAIL_LINES = 12
 
 
@@ -130,7 +130,7 @@ class DevCluster:
         how = ""
         is_child = child is not None and broker.process is not None and child.pid == broker.process.pid
         if child is not None and is_child and child.returncode is not None:
-            how = f" ({_exit_text(child.returncode)})"
+            how = f" ({exit_text(child.returncode)})"
         return (
             f"broker {broker.node_id} has died{how}; log: {self.folder.log_path(broker.node_id)};"
             f" start it again: raftka dev restart {broker.node_id} --data-dir {self.folder.path}"
@@ -254,8 +254,8 @@ def wait_brokers_ready(
 ) -> list[str]:
     """Wait until each broker serves, or there is a final reason why it does not; returns those reasons.
 
-    Where one names damaged data or has ended, the others may lack a leader: they are given only DAMAGED_READY_SECONDS
-    more.
+    Where one is in the cluster no longer, its reason has the cure. Where one names damaged data or has ended, the
+    others may lack a leader: they are given only DAMAGED_READY_SECONDS more.
 
     Args:
         folder: Where the cluster lives.
@@ -278,10 +278,15 @@ def wait_brokers_ready(
             code = waiting[broker]()
             if reason is not None and code is not None:
                 ended += 1
-                reason = f"it ended while starting ({_exit_text(code)})"
+                reason = f"it ended while starting ({exit_text(code)})"
                 if 2 * ended >= len(starting):
                     raise _start_error(folder, broker, reason)
                 reason += f": {last_words(folder.log_path(broker.node_id))}"
+            elif reason is not None and is_gone(reason):
+                # Nobody else lacks it.
+                del waiting[broker]
+                final[broker.node_id] = f"{reason}; {cure_of_gone(folder, broker.node_id)}"
+                continue
             elif reason is not None and not is_final(reason):
                 continue
             del waiting[broker]
@@ -298,6 +303,15 @@ def wait_brokers_ready(
         if stop is not None and stop.is_set():
             raise InterruptedStartError("stopped before the cluster was ready")
         time.sleep(_READY_POLL)
+
+
+def cure_of_gone(folder: ClusterFolder, node_id: int) -> str:
+    """Return what helps a broker of a dev cluster whose data directory never counts again."""
+    data = folder.node_path(node_id) / "data"
+    return (
+        f"move {data} away, and nothing else of that folder, then: raftka dev restart {node_id}; if the broker was"
+        " removed from the cluster, leave it stopped"
+    )
 
 
 def _start_error(folder: ClusterFolder, broker: BrokerEntry, problem: str) -> DevError:
@@ -340,9 +354,10 @@ def last_words(path: Path) -> str:
     """Return why a broker ended, as the end of its log says: what it told its operator, else the last line."""
     lines = log_tail(path, _LOG_TAIL_LINES)
     # Other lines may follow, because the broker's links go on until it has stopped.
-    told = [line for line in lines if line.startswith(_TOLD)]
+    told = [line for line in lines if line.startswith(TOLD)]
     return (told or lines or [""])[-1]
 
 
-def _exit_text(code: int) -> str:
+def exit_text(code: int) -> str:
+    """Return in words how a process has ended."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
