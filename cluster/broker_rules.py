@@ -90,6 +90,19 @@ def check_unnamed_retirement(members: MembersTable, member: Member) -> None:
         )
 
 
+def check_enough_brokers(members: MembersTable, replicas: int) -> None:
+    """Raise InvalidReplicationFactorError if there are too few brokers only because some get no replicas now."""
+    usable = len(members.usable())
+    waiting = [each for each in members.admitted() if each.state is not BrokerState.ACTIVE or members.is_retired(each)]
+    if usable < replicas <= len(members.admitted()) and waiting:
+        away = [str(members.refusal_of(each.node_id)) for each in waiting]
+        raise InvalidReplicationFactorError(
+            f"replication factor {replicas}: {counted(usable, 'broker')} of {len(members.admitted())} may get replicas:"
+            f" {'; '.join(away[:_NAMED_MAX])}; add a broker, or let these get replicas again (`raftka broker undrain`,"
+            " `recommission`)"
+        )
+
+
 def check_internal_count(topic: Topic, members: MembersTable, before: int, after: int) -> None:
     """Raise InvalidReplicationFactorError if an internal topic would get fewer replicas than the brokers keep it at.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from cluster.commands import BrokerRecord, SetFeature
 from cluster.errors import FeatureLevelError, FeatureUpdateError
-from model.features import LOWERED_TO, MEMBERSHIP, PLACEMENTS_LEVEL, lacking
+from model.features import KNOWN, LOWERED_TO, MEMBERSHIP, PLACEMENTS_LEVEL, lacking
 from model.topic_config import THROTTLE_KEYS
 
 
@@ -74,6 +74,10 @@ class FeatureTable:
             below = f" below {LOWERED_TO[name]}" if name in LOWERED_TO else ""
             raise FeatureUpdateError(f"{name[:100]} is at level {current}, and a level is never lowered{below}")
         without = {node: levels.get(name, 0) for node, levels in highest.items() if levels.get(name, 0) < level}
+        if without and name not in KNOWN and current == 0 and not any(name in levels for levels in highest.values()):
+            raise FeatureUpdateError(
+                f"no broker has a feature {name[:100]!r}: `raftka cluster features list` shows those that there are"
+            )
         if without:
             told = ", ".join(f"broker {node} has {most}" for node, most in without.items())
             raise FeatureUpdateError(

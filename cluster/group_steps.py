@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 from model.ids import GroupId
 from runtime.gate import Gate
@@ -45,9 +45,13 @@ class GroupSteps:
                     for done in begun.values():
                         await asyncio.shield(done)
             except TimeoutError:
-                for group in [group for group, done in begun.items() if not done.done()]:
-                    name = self._name_of(group)
-                    _logger.error("%s %s has not ended for %g s: the disk hangs", what, name, PATIENCE)
+                self._tell_late(what, [group for group, done in begun.items() if not done.done()])
+
+    def _tell_late(self, what: str, late: Sequence[GroupId]) -> None:
+        more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+        name = self._name_of(late[0])
+        # A machine that is merely busy looks the same from here.
+        _logger.warning("%s %s%s has not ended for %g s: the disk or the host is slow", what, name, more, PATIENCE)
 
     def begin(self, group: GroupId, step: Step) -> asyncio.Future[None]:
         """Begin a step of a group that has none under way; return what is done when it ends."""

@@ -15,6 +15,7 @@ from cluster.admin_messages import (
     CreateTopicRequest,
     DeleteTopicRequest,
 )
+from cluster.broker_rules import check_enough_brokers
 from cluster.commands import AlterTopicConfigs, CreatePartitions, CreateTopic, DeleteTopic, ReplicaRecord
 from cluster.controller import Controller
 from cluster.errors import InvalidReplicaAssignmentError, InvalidTopicNameError, TopicExistsError, UnknownTopicError
@@ -127,6 +128,7 @@ class TopicsFrontend:
 
     def _allocate(self, partitions: int, replication_factor: int) -> Sequence[Sequence[int]]:
         brokers, topics = self._brokers(), self._controller.topics
+        check_enough_brokers(self._controller.members, replication_factor)
         # A partition whose only replica is on a dead broker would be of no use; with more replicas than working
         # brokers the dead ones take part too and catch up when they return.
         alive = {node for node in brokers if node == self._self_node or self._links.is_up(node)}

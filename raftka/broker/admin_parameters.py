@@ -37,8 +37,13 @@ class KnownParameters:
 
 @web.middleware
 async def name_unknown_path(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Answer 404, with the path, where there is none of that name; a wrong method is 405."""
-    if isinstance(request.match_info.http_exception, web.HTTPNotFound):
+    """Answer 404, with the path, where there is none of that name, and 405 to a method that it does not take."""
+    found = request.match_info.http_exception
+    if isinstance(found, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(found.allowed_methods))
+        message = f"{request.path[:_SHOWN_CHARACTERS]!r} does not take {request.method[:_SHOWN_CHARACTERS]}: {allowed}"
+        return web.json_response({"error": message}, status=405, headers={"Allow": allowed})
+    if isinstance(found, web.HTTPNotFound):
         message = f"no path {request.path[:_SHOWN_CHARACTERS]!r}: docs/operations/monitoring.md lists all"
         return web.json_response({"error": message}, status=404)
     return await handler(request)

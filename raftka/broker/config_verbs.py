@@ -3,7 +3,8 @@
 GET   /v1/config  what is set: for all brokers, and on each that has something of its own
 POST  /v1/config  {"node_id": N, "set": {KEY: VALUE}, "unset": [KEY]}; without `node_id`: for all brokers
 
-All keys of a request are changed, or none. To set what is set already, or to unset what is not, changes nothing.
+All keys of a request are changed, or none. To set what is set already, or to unset what is not, changes nothing; the
+answer has in `changed` the keys whose value is another one by now.
 """
 
 from collections.abc import Mapping
@@ -40,15 +41,23 @@ async def _alter(node: Node, body: AlterConfig, _: Mapping[str, str]) -> Outcome
     changes += [ConfigChange(key, ConfigOperation.DELETE, None) for key in body.deleted]
     if not changes:
         raise VerbError(400, ErrorCode.INVALID_REQUEST.name, 'name keys: "set" gives them values, "unset" removes them')
+    whose = None if body.node_id is None else NodeId(body.node_id)
+    before = dict(node.controller.options.of(whose))
     request = AlterBrokerConfigsRequest(body.node_id, changes, False, body.dry_run, body.timeout)
     try:
         index = (await node.admin.alter_broker_configs(request)).applied_index
     except UnknownBrokerError as error:
         raise VerbError(404, ErrorCode.BROKER_ID_NOT_REGISTERED.name, str(error)) from error
     await until_known(node, index)
-    whose = None if body.node_id is None else NodeId(body.node_id)
     waits_for = "" if body.dry_run else brokers_away(node, whose)
-    return Outcome(waits_for, {"node_id": body.node_id, "set": node.controller.options.of(whose)}, index)
+    after = node.controller.options.of(whose)
+    changed = sorted(key for key in {*body.changed, *body.deleted} if before.get(key) != after.get(key))
+    told = {"node_id": body.node_id, "set": after, "changed": changed}
+    return Outcome(
+        waits_for,
+        told,
+        index,
+    )
 
 
 CONFIG_VERBS: tuple[Verb, ...] = (

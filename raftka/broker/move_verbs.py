@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from cluster.broker_rules import check_internal_count
+from cluster.broker_rules import check_enough_brokers, check_internal_count
 from cluster.broker_waits import retired_voters, waits_for_force
 from cluster.errors import BY_NAME, ClusterError, NoReassignmentError, UnknownTopicError
 from cluster.move_status import MoveStatus
@@ -146,6 +146,7 @@ async def _alter_replication(node: Node, body: AlterReplication, path: Mapping[s
     # Said once, and not for each partition.
     check_internal_count(topic, node.controller.members, max(map(len, placed)), body.replication_factor)
     leaders = [_leader(node, topic, number) for number in numbers]
+    check_enough_brokers(node.controller.members, body.replication_factor)
     targets = spread(counts, placed, leaders, body.replication_factor)
     wanted = [WantedMove(topic.name, number, [int(each) for each in targets[number]]) for number in numbers]
     # What has enough replicas, or is on its way there, stays as it is.
@@ -172,11 +173,15 @@ async def _alter(node: Node, wanted: Sequence[WantedMove], body: Changing, *, ma
         VerbError: It has refused each of them.
         ClusterError: It refuses the request as a whole, or nobody answers.
     """
+    there = {(each.topic, each.partition) for each in wanted if _is_there(node, each)}
     request = AlterPlacementsRequest(list(wanted), may_change_count, body.timeout, validate_only=body.dry_run)
     reply = await node.placements.alter(request)
     await until_known(node, reply.applied_index)
     refused = {(each.topic, each.partition): each for each in reply.refused if not _goes_back_already(node, each)}
-    rows = [_told(each, refused.get((each.topic, each.partition))) for each in wanted]
+    rows = [
+        _told(each, refused.get((each.topic, each.partition)), is_there=(each.topic, each.partition) in there)
+        for each in wanted
+    ]
     if rows and all(row["error"] for row in rows):
         first = next(iter(refused.values()))
         raise refusal_of(_error(first), {"partitions": rows})
@@ -194,11 +199,20 @@ def _goes_back_already(node: Node, refused: RefusedMove) -> bool:
     return move is not None and move.is_cancelled
 
 
-def _told(wanted: WantedMove, refused: RefusedMove | None) -> dict[str, Any]:
+def _is_there(node: Node, wanted: WantedMove) -> bool:
+    """Whether a partition is where it shall be, and is not being moved: then nothing changes."""
+    topic = node.controller.topics.get(wanted.topic)
+    if topic is None or wanted.partition >= len(topic.replicas) or topic.move_of(wanted.partition) is not None:
+        return False
+    return _placed(topic, wanted.partition) == wanted.target
+
+
+def _told(wanted: WantedMove, refused: RefusedMove | None, *, is_there: bool) -> dict[str, Any]:
     return {
         "topic": wanted.topic,
         "partition": wanted.partition,
         "replicas": wanted.target,
+        "is_there": is_there,
         "error": None if refused is None else error_code(_error(refused)).name,
         "message": None if refused is None else refused.message,
     }

@@ -15,6 +15,16 @@ _LOOKS = 2
 _PATIENCE_SECONDS = 60.0
 
 
+def _in_words(node: int, waits_for: str) -> str:
+    # What itself is to do first, it does not wait for.
+    own = f"broker {node} to "
+    return (
+        f"broker {node} is to {waits_for.removeprefix(own)}"
+        if waits_for.startswith(own)
+        else (f"broker {node} waits for {waits_for}")
+    )
+
+
 def wait_until(brokers: str, node: int, seconds: float, is_done: Callable[[Mapping[str, Any]], bool]) -> dict[str, Any]:
     """Return what is told of a broker once it is done; say on stderr what it waits for, whenever that changes.
 
@@ -39,7 +49,7 @@ def wait_until(brokers: str, node: int, seconds: float, is_done: Callable[[Mappi
             looks = looks + 1 if is_done(found) else 0
             if looks == _LOOKS:
                 return found
-            words = f"broker {node} waits for {found['waits_for']}" if found["waits_for"] else ""
+            words = _in_words(node, found["waits_for"]) if found["waits_for"] else ""
         if words and words != told:
             print(f"raftka: {words}", file=sys.stderr)
             told = words

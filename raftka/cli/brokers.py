@@ -250,6 +250,10 @@ def replace(
         )
         found = {**found, **joined}
     lines = [f"broker {node}: data directory {directory} {'would be' if dry_run else 'is'} retired"]
+    if wait and not dry_run:
+        lines.append(
+            f"broker {node}: has joined with data directory {found['directory_id']}, and has its replicas back"
+        )
     if not dry_run and found["waits_for"]:
         lines += [f"waits for {found['waits_for']}", f"next: start broker {node} with an empty data.dir"]
     _tell(found, lines, dry_run, output)

@@ -153,6 +153,11 @@ def _alter(brokers: str, node: int | None, changed: dict[str, str], deleted: Seq
     if answer is None:
         kafka_configs.alter_options(address, asked, changed, deleted, is_for_all=is_for_all, is_dry_run=dry_run)
     whose = "all brokers" if is_for_all else f"broker {node}"
-    print(f"{whose}: accepted; nothing is changed (--dry-run)" if dry_run else f"changed on {whose}")
+    if dry_run:
+        print(f"{whose}: accepted; nothing is changed (--dry-run)")
+    elif answer is not None and not answer.get("changed", True):
+        print(f"nothing to change on {whose}: {'none of these keys was set' if deleted else 'it is set so already'}")
+    else:
+        print(f"changed on {whose}")
     if answer is not None:
         tell_what_it_waits_for(answer)

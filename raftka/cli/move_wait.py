@@ -60,6 +60,8 @@ def ask_and_report(
                 print(f"raftka: {name}: {row['message']} ({row['error']}){cure}", file=sys.stderr)
             elif is_cancel:
                 print(f"{name}: {'would go' if is_dry else 'goes'} back to where it was")
+            elif row.get("is_there"):
+                print(f"{name}: is on {node_list(row['replicas'])} already")
             else:
                 print(f"{name}: {'would move' if is_dry else 'moves'} to {node_list(row['replicas'])}")
         if not rows and document.get("all"):

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from cluster.errors import InvalidReplicationFactorError
 from cluster.events import EventKind
 from raftka.broker.readiness import not_ready
 from tests.feature_levels import LEVEL_0
@@ -82,6 +83,8 @@ def test_a_drained_broker_leads_nothing_but_what_nobody_else_holds_and_names_it(
             assert (status, body["only_here"], body["state"]) == (200, ["alone-0"], "active")
             status, body = await _ask(ports, 2, "drain")
             assert (status, body["state"], body["only_here"]) == (200, "draining", ["alone-0"])
+            with pytest.raises(InvalidReplicationFactorError, match=r"2 brokers of 3 .*: broker 2 is draining; add"):
+                await cluster.create_topic("wide", 1, 3)
             told = await _until_told(ports, 2, lambda found: not found["waits_for"])
             assert (told["led"], told["replicas"]) == (1, 7)
             # Once more does no harm.

@@ -1,10 +1,11 @@
 """`raftka broker`, without any broker: what it says of what verbs answer."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from raftka.cli import brokers
+from raftka.cli import broker_wait, brokers
 from raftka.cli.admin_verbs import VerbRefusedError
 from raftka.cli.root import run
 
@@ -88,3 +89,27 @@ def test_a_removal_of_a_broker_that_was_never_there_fails(
     monkeypatch.setattr(brokers, "ask_verb", refuse)
     assert run(["broker", "remove", "99", *option]) == 1
     assert capsys.readouterr() == ("", "raftka: broker 99 is not in the cluster\n")
+
+
+def test_a_replacement_that_was_waited_for_says_that_the_broker_is_back(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    joining = {"directory_id": "old", "waits_for": "broker 3 to join with an empty data.dir; 2 replicas to move"}
+    moving = {"directory_id": "new", "waits_for": "2 replicas to move"}
+    done = {"directory_id": "new", "waits_for": ""}
+    answers = iter([joining, moving, done, done])
+    monkeypatch.setattr(
+        brokers, "ask_verb", lambda *_: {"without_majority": [], "directory_id": "old", "waits_for": "much"}
+    )
+    monkeypatch.setattr(broker_wait, "ask_verb", lambda *_: next(answers))
+    monkeypatch.setattr(broker_wait, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: None))
+    assert run(["broker", "replace", "3", "--wait"]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "broker 3: data directory old is retired",
+        "broker 3: has joined with data directory new, and has its replicas back",
+    ]
+    assert said.err.splitlines()[1:] == [
+        "raftka: broker 3 is to join with an empty data.dir; 2 replicas to move",
+        "raftka: broker 3 waits for 2 replicas to move",
+    ]

@@ -49,6 +49,14 @@ def test_a_move_that_nobody_waits_for_names_the_command_that_shows_it(
     assert capsys.readouterr() == (out, err)
 
 
+def test_a_partition_that_is_there_already_is_not_said_to_move(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(move_wait, "ask_verb", lambda *_: {"waits_for": "", "partitions": [row() | {"is_there": True}]})
+    assert run(["partition", "move", "orders/0", "--to", "2,3"]) == 0
+    assert capsys.readouterr() == ("orders/0: is on 2,3 already\n", "")
+
+
 @pytest.mark.parametrize(("option", "cure"), [([], "; --change-count allows it"), (["--change-count"], "")])
 def test_another_number_of_replicas_is_refused_with_the_option_that_allows_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: list[str], cure: str

@@ -45,9 +45,13 @@ def test_options_of_all_brokers_and_of_one_are_set_and_unset_and_a_dry_run_chang
             cluster = ports.cluster
             tried = {"set": {"a": "1"}, "dry_run": True}
             status, body = await ports.ask(CONFIG, tried, at=2)
-            assert (status, body) == (200, {"dry_run": True, "waits_for": "", "node_id": None, "set": {}})
+            assert (status, body) == (
+                200,
+                {"dry_run": True, "waits_for": "", "node_id": None, "set": {}, "changed": []},
+            )
             status, body = await ports.ask(CONFIG, {"set": {"a": "01", "b": "50"}}, at=2)
             assert (status, body["set"], body["waits_for"]) == (200, {"a": "1", "b": "50"}, "")
+            assert body["changed"] == ["a", "b"]
             status, body = await ports.ask(CONFIG, {"node_id": 3, "set": {"a": "7"}}, at=1)
             assert (status, body["node_id"], body["set"]) == (200, 3, {"a": "7"})
             assert await _set(ports, at=1) == {"all": {"a": "1", "b": "50"}, "brokers": {"3": {"a": "7"}}}
@@ -55,7 +59,8 @@ def test_options_of_all_brokers_and_of_one_are_set_and_unset_and_a_dry_run_chang
             # What is so already is asked for without harm.
             end = cluster[1].controller.consensus.log.dirty_index
             for document in ({"node_id": 3, "set": {"a": "7"}}, {"node_id": 2, "unset": ["a"]}, {"set": {"b": "50"}}):
-                assert (await ports.ask(CONFIG, document))[0] == 200
+                status, body = await ports.ask(CONFIG, document)
+                assert (status, body["changed"]) == (200, [])
             assert cluster[1].controller.consensus.log.dirty_index == end
             assert (await ports.ask(CONFIG, {"node_id": 3, "unset": ["a"]}))[1]["set"] == {}
             assert (await ports.ask(CONFIG, {"unset": ["a"]}, at=3))[1]["set"] == {"b": "50"}

@@ -89,6 +89,9 @@ def test_a_level_that_a_broker_lacks_is_refused_with_its_name_and_one_that_is_aw
                 status, body = await ports.ask(UPGRADE, wanted)
                 assert (status, body["error"]) == (409, "FEATURE_UPDATE_FAILED")
                 assert "broker 3 has 0; start a newer version on these brokers first" in body["message"]
+            status, body = await ports.ask(UPGRADE, {"levels": {"nope": 1}})
+            assert (status, body["error"]) == (409, "FEATURE_UPDATE_FAILED")
+            assert body["message"].startswith("no broker has a feature 'nope': `raftka cluster features list`")
             await ports.cluster.stop(3)
             await until(lambda: not ports.cluster[1].is_alive(3))
             status, body = await ports.ask(UPGRADE, {"levels": {MEMBERSHIP: 1}})

@@ -274,6 +274,13 @@ def test_an_internal_topic_keeps_as_many_replicas_as_the_brokers_would_add_again
                 status, body = await ports.ask("/v1/moves", moves)
                 assert (status, body["error"]) == (400, "INVALID_REPLICATION_FACTOR")
                 assert body["message"].startswith(reason)
+            # Where it is already, nothing changes.
+            held = nodes_of(cluster[1].controller.topics.get(OFFSETS_TOPIC).replicas[0])
+            status, body = await ports.ask("/v1/moves", {"moves": [_moving(OFFSETS_TOPIC, 0, held)]})
+            assert (status, body["partitions"][0]["is_there"], body["waits_for"]) == (200, True, "")
+            # A method that a path does not take is refused in JSON, as all else.
+            status, body = await ports.ask("/v1/partitions", {})
+            assert (status, body["error"]) == (405, "'/v1/partitions' does not take POST: GET, HEAD")
             # More, or others, are taken.
             moves = {"moves": [_moving(OFFSETS_TOPIC, 0, [4, 2, 1])], "dry_run": True}
             assert (await ports.ask("/v1/moves", moves))[0] == 200
