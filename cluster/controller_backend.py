@@ -62,6 +62,10 @@ class ControllerBackend:
         # What was started here, by this process.
         self._placed: dict[GroupId, Topic] = {}
         self.failed: dict[GroupId, str] = {}
+        # Closed because of damage, and not open again yet.
+        self.reopening: set[GroupId] = set()
+        # What was placed here at the start of this process was opened, or the disk refused it.
+        self.has_opened = False
         # Deleted since the last look. A topic that is created and deleted within one replay of the log was never
         # placed by this process, but a directory of it may be left from an earlier one.
         self._deleted: list[Topic] = []
@@ -115,8 +119,11 @@ class ControllerBackend:
         while True:
             self._changed.clear()
             self._is_idle = False
+            is_confirmed = self._is_confirmed
             await self._reconcile()
             self._is_idle = True
+            # What is placed here later is no reason for a broker not to be ready.
+            self.has_opened = self.has_opened or (is_confirmed and not self._steps.under_way)
             if self.failed or self._unremoved or self._unleft or self._has_leftovers:
                 # A disk that refused may have recovered; wait, but not past the next change.
                 try:
@@ -161,6 +168,7 @@ class ControllerBackend:
 
     async def _close(self, group: GroupId) -> None:
         del self._placed[group]
+        self.reopening.add(group)
         partition = self._partitions.discard(group)
         assert partition is not None
         _logger.warning("partition %s is opened again without what is damaged", partition.name)
@@ -196,6 +204,7 @@ class ControllerBackend:
             self.failed[group] = str(error)
             return
         self.failed.pop(group, None)
+        self.reopening.discard(group)
         # `_reconcile` opens only what is not open: nobody would stop the replica that a second one hides.
         assert group not in self._placed
         self._placed[group] = topic
@@ -281,6 +290,8 @@ class ControllerBackend:
             return
         self._unleft.pop(group, None)
         if has_left:
+            self.failed.pop(group, None)
+            self.reopening.discard(group)
             self._strays.discard(group)
             if consensus is not None:
                 _logger.info("partition %s has left: it was moved to other brokers", name)
@@ -320,6 +331,7 @@ class ControllerBackend:
             group = topic.group(number)
             self._leadership.forget(group)
             self.failed.pop(group, None)
+            self.reopening.discard(group)
             self._strays.discard(group)
             self._unleft.pop(group, None)
             # A partition that was moved may have left its gravestone here.

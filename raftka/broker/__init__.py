@@ -16,7 +16,8 @@
 * `admin_listener`  its socket: how many connections, for how long.
 * `exit_codes`      with what the process ends: whether a restart can help.
 * `event_json`      events as the admin port tells them.
-* `health`          what this broker finds wrong with the cluster; `stall_watch`: what commits nothing.
+* `health`          what this broker finds wrong with the cluster; `stall_watch`: what commits nothing;
+                    `leader_memory`: when partitions last had a leader.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `memory_limit`    how much memory there is.
 * `loop_errors`     what ends the broker, and what does not.

@@ -57,6 +57,7 @@ class AdminHttp:
 
     _node: Node
     _statuses: PartitionStatusReader
+    _stalls: StallWatch
     _scrapes: Scrapes | None
 
     def __init__(
@@ -111,7 +112,8 @@ class AdminHttp:
     ) -> None:
         """Answer from a node that has started; `scrapes` answers what Prometheus asks, None: nobody does."""
         self._node, self._statuses, self._scrapes = node, statuses, scrapes
-        self._health = HealthReader(node, stalls, lambda: not_ready(node), lambda: refused_links(node))
+        self._stalls = stalls
+        self._health = HealthReader(node, stalls, lambda: not_ready(node, stalls.leaders), lambda: refused_links(node))
         self._starting.end()
 
     async def stop(self) -> None:
@@ -124,7 +126,7 @@ class AdminHttp:
         return web.json_response({"live": True, "node_id": self._starting.node_id})
 
     async def _ready(self, _: web.Request) -> web.Response:
-        return ready_response(self._starting.node_id, not_ready(self._node))
+        return ready_response(self._starting.node_id, not_ready(self._node, self._stalls.leaders))
 
     async def _brokers(self, _: web.Request) -> web.Response:
         return web.json_response(await broker_rows(self._node))

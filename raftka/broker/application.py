@@ -254,7 +254,7 @@ class Broker:
         # Before that, the node's parts are not there to be asked.
         if self._node is None or self._server is None:
             return f"not ready: {self._starting.not_ready.reason}"
-        reason = not_ready_reason(self._node)
+        reason = not_ready_reason(self._node, None if self._stalls is None else self._stalls.leaders)
         return "ready" if reason is None else f"not ready: {reason}"
 
     async def stop(self) -> None:

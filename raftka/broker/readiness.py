@@ -7,6 +7,7 @@ from typing import NamedTuple
 from cluster.node import Node
 from cluster.partition import Partition
 from model.ids import NodeId
+from raftka.broker.leader_memory import LeaderMemory
 from raftka.health.refusals import Refusal, RefusedLink, explain
 from rpc.errors import RETIRED, HandshakeRefusedError
 
@@ -18,11 +19,17 @@ class NotReady(NamedTuple):
     cure: str | None = None
 
 
-def not_ready(node: Node) -> NotReady | None:
+def not_ready(node: Node, leaders: LeaderMemory | None = None) -> NotReady | None:
     """Return what is missing until this broker can serve; None: it serves.
 
-    It serves if it is registered, raft0 has a leader, and every replica here is open, undamaged and led. A broker that
-    lacks a majority because others refuse it, or it them, does not serve, whatever it still knows of leaders.
+    It serves if it is registered, raft0 has a leader, every replica that was here at its start was opened, and every
+    replica here is undamaged and led. A replica that does not vote yet, because its partition is moved here, need not
+    have its entries. A broker that lacks a majority because others refuse it, or it them, does not serve, whatever it
+    still knows of leaders.
+
+    Args:
+        node: From its phase SEEDS on.
+        leaders: When partitions last had a leader; None: each must have one at this moment.
     """
     refused = refusals(node, now=True)
     if not refused and not node.is_registered.is_set():
@@ -35,15 +42,18 @@ def not_ready(node: Node) -> NotReady | None:
         is_retired = any(each.by_peer and RETIRED in each.message for each in refused)
         cures = [explained.cure, None if is_retired else _start(node, silent)]
         return NotReady(explained.words, "; ".join(cure for cure in cures if cure is not None))
-    found = _missing(node)
+    leaders = LeaderMemory() if leaders is None else leaders
+    found = _missing(node, leaders)
+    if found is None:
+        leaders.note_ready()
     if explained is not None and found is not None and found.cure is None and not node.is_registered.is_set():
         return NotReady(f"{found.reason}: {explained.words}", explained.cure)
     return found
 
 
-def not_ready_reason(node: Node) -> str | None:
+def not_ready_reason(node: Node, leaders: LeaderMemory | None = None) -> str | None:
     """Return the reason of `not_ready` alone."""
-    found = not_ready(node)
+    found = not_ready(node, leaders)
     return None if found is None else found.reason
 
 
@@ -77,7 +87,7 @@ def refusal_of(peer: int, error: HandshakeRefusedError) -> Refusal:
     return Refusal(int(peer), error.refusal.name, error.by_peer, error.message)
 
 
-def _missing(node: Node) -> NotReady | None:
+def _missing(node: Node, leaders: LeaderMemory) -> NotReady | None:
     if not node.is_registered.is_set():
         return NotReady("not registered with raft0 yet", _start_a_majority(node))
     if node.controller.leader_id is None:
@@ -91,27 +101,56 @@ def _missing(node: Node) -> NotReady | None:
             f"the disk hangs, and nothing is led here before a probe write has passed: {doubt}",
             "look at the disk of data.dir and at its load",
         )
-    if not node.backend.is_reconciled:
+    if not node.backend.has_opened:
         return NotReady("replicas are being opened")
-    return _unfit_replica(node)
+    return _unfit_replica(node) or _unled_partition(node, leaders)
 
 
 def _unfit_replica(node: Node) -> NotReady | None:
-    """Return which replica here does not run whole, or has no leader."""
+    """Return which replica here does not run whole."""
     if node.backend.failed:
         group, why = next(iter(node.backend.failed.items()))
         return NotReady(f"{node.controller.topics.name_of(group)} cannot start: {why}")
+    if node.backend.reopening:
+        name = node.controller.topics.name_of(min(node.backend.reopening))
+        return NotReady(f"{name} is opened again without what is damaged")
     for consensus in node.groups:
         why_not = consensus.failure or consensus.damage
         if why_not is not None:
             return NotReady(f"{consensus.name} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}")
-        if (lost := consensus.state.lost_end) is not None:
+        lost, partition = consensus.state.lost_end, node.partitions.get(consensus.group)
+        # What a replica held before it left its node is a floor as well (RFC 0019), and no damage.
+        if lost is not None and (partition is None or _counts(node, partition)):
             return NotReady(f"{consensus.name} gets back what damage took, up to entry {lost.last_index}@{lost.term}")
+    return None
+
+
+def _unled_partition(node: Node, leaders: LeaderMemory) -> NotReady | None:
+    now = asyncio.get_running_loop().time()
     for partition in node.partitions:
-        if node.leadership.leader_of(partition.group) is None:
+        has_leader = node.leadership.leader_of(partition.group) is not None
+        if leaders.is_missed(partition.group, now, has_leader=has_leader) and _counts(node, partition):
             name = f"{partition.topic.name}-{partition.partition}"
             return NotReady(f"partition {name} has no leader", _start(node, _holders(partition)))
     return None
+
+
+def _counts(node: Node, partition: Partition) -> bool:
+    """Whether the group needs the replica here: not while it is on its way here and does not vote yet, nor out again.
+
+    Its log may begin with configurations of earlier moves, in which a replica that returns did vote.
+    """
+    topic, number = node.controller.topics.get_by_id(partition.topic.topic_id), partition.partition
+    if topic is None:
+        return False
+    if node.replica in topic.replicas[number]:
+        return True
+    consensus = node.groups.get(partition.group)
+    if consensus is None or topic.move_of(number) is None:
+        return False
+    configuration = consensus.configuration
+    is_of_this_move = configuration.revision > topic.placements[number].finished
+    return is_of_this_move and configuration.is_voter(node.replica)
 
 
 def _holders(partition: Partition) -> list[NodeId]:

@@ -1,9 +1,10 @@
-"""Which partitions are stalled (`cluster.health_counts`), looked up in steps: for metrics and findings."""
+"""Which partitions are stalled (`cluster.health_counts`), and which have a leader, looked up in steps."""
 
 import asyncio
 
 from cluster.node import Node
 from model.ids import GroupId
+from raftka.broker.leader_memory import LeaderMemory
 from runtime.gate import Gate
 
 _LOOK_SECONDS = 1.0
@@ -16,6 +17,7 @@ class StallWatch:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._stalled: set[GroupId] = set()
+        self.leaders = LeaderMemory()
         self._gate = Gate("stall-watch")
 
     def start(self) -> None:
@@ -39,10 +41,15 @@ class StallWatch:
         """Look at all partitions; other tasks run after each hundred."""
         loop = asyncio.get_running_loop()
         stalled: set[GroupId] = set()
+        seen: set[GroupId] = set()
         for number, partition in enumerate(self._node.partitions, start=1):
+            seen.add(partition.group)
+            has_leader = self._node.leadership.leader_of(partition.group) is not None
+            self.leaders.is_missed(partition.group, loop.time(), has_leader=has_leader)
             if self._node.health.is_stalled(partition, loop.time()):
                 stalled.add(partition.group)
             if number % _PARTITIONS_PER_STEP == 0:
                 await asyncio.sleep(0)
         self._stalled = stalled
+        self.leaders.keep(seen)
         self._node.health.forget_deleted()

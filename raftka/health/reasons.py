@@ -46,6 +46,13 @@ _EXPLANATIONS = (
         Explanation("it reads its logs after its start", "wait; its log names each replica that takes part again"),
     ),
     (
+        r" is opened again without what is damaged",
+        Explanation(
+            "a read has found damage in the files of a replica, and the replica is opened without it",
+            f"wait, and keep the other replicas of the partition running: they send it what it lacks; {_IF_LOST}",
+        ),
+    ),
+    (
         r" (?:cannot start|has stopped|is damaged): ",
         Explanation(
             "files of a replica cannot be used",

@@ -228,6 +228,7 @@ def test_replicas_of_a_lost_broker_are_in_sync_by_an_old_word(lost: tuple[int, .
         ("not every broker has registered yet", "start every broker"),
         ("the disk hangs, and nothing is led here before a probe write has passed: x", "look at the disk"),
         ("replicas are being opened", "wait"),
+        ("orders-0 is opened again without what is damaged", "keep the other replicas"),
         ("orders-0 cannot start: 1-1.log is damaged at byte 7", "repair the disk"),
         ("raft0 has stopped: write failed", "repair the disk"),
         ("orders-0 gets back what damage took, up to entry 7@2", "wait"),

@@ -9,6 +9,7 @@ from cluster.health_counts import STALL_SECONDS, HealthCounts
 from cluster.replica_gauges import LogIndexes
 from model.ids import GroupId, Index, NodeId
 from raftka.broker import stall_watch
+from raftka.broker.leader_memory import LEADERLESS_SECONDS
 from raftka.broker.stall_watch import StallWatch
 from raftka.health.picture import STALLED_SECONDS
 
@@ -28,9 +29,12 @@ class Watched:
         self.partition = SimpleNamespace(group=GroupId("g"), is_in_office=True, gauges=SimpleNamespace())
         self.newest_leader = ME
         self.partitions = Partitions({"g": self.partition})
-        leadership = SimpleNamespace(newest_leader=lambda group: self.newest_leader)
+        self.leader = SimpleNamespace(node_id=ME)
+        leadership = SimpleNamespace(
+            newest_leader=lambda group: self.newest_leader, leader_of=lambda group: self.leader
+        )
         health = HealthCounts(SimpleNamespace(), self.partitions, leadership, lambda node_id: True, ME)
-        node = SimpleNamespace(partitions=self.partitions, health=health)
+        node = SimpleNamespace(partitions=self.partitions, health=health, leadership=leadership)
         self.watch = StallWatch(node)
         monkeypatch.setattr(
             stall_watch,
@@ -97,3 +101,17 @@ def test_a_partition_that_is_gone_is_forgotten(watched):
 
 def test_findings_and_counts_have_the_same_bound():
     assert STALL_SECONDS == STALLED_SECONDS
+
+
+def test_each_look_notes_which_partitions_have_a_leader(watched):
+    leaders = watched.watch.leaders
+    leaders.note_ready()
+    watched.look(5, 5)
+    watched.leader = None
+    watched.look(5, 5, after=LEADERLESS_SECONDS - 1)
+    assert not leaders.is_missed(GroupId("g"), watched.now, has_leader=False)
+    watched.look(5, 5)
+    assert leaders.is_missed(GroupId("g"), watched.now, has_leader=False)
+    watched.partitions.clear()
+    watched.look(5, 5)
+    assert not leaders.is_missed(GroupId("g"), watched.now, has_leader=False), "it was forgotten"
