@@ -23,7 +23,7 @@ class LedCounts(NamedTuple):
 
     Attributes:
         partitions_led: All of them.
-        under_replicated: With fewer replicas in sync than it has.
+        under_replicated: With fewer replicas in sync than it has; see `Replication`.
         under_min_isr: With fewer in sync than min.insync.replicas, or than it has if those are fewer.
         stalled: See `HealthCounts.is_stalled`; those that this broker led last are among them.
     """
@@ -53,7 +53,8 @@ class Replication(NamedTuple):
 
     Attributes:
         in_sync: How many replicas are in sync, the leader included.
-        is_under_replicated: A replica is not in sync.
+        is_under_replicated: A replica is not in sync. Those that a move adds do not count (as in Kafka), nor do those
+            that it drops once all of its target are in sync.
         is_under_min_isr: So few are in sync that acks=all is refused.
     """
 
@@ -115,9 +116,18 @@ class HealthCounts:
     def replication_of(partition: Partition) -> Replication:
         """Compare the replicas in sync of a partition that is led here with those that it has and must have."""
         # A topic cannot ask for more replicas than it has.
-        replicas = len(partition.topic.replicas[partition.partition])
+        topic, number = partition.topic, partition.partition
+        replicas = len(topic.replicas[number])
         in_sync, wanted = len(partition.gauges.in_sync), partition.config.min_insync_replicas
-        return Replication(in_sync, in_sync < replicas, in_sync < min(wanted, replicas))
+        move = topic.move_of(number)
+        if move is None:
+            is_under_replicated = in_sync < replicas
+        else:
+            known = frozenset(partition.gauges.in_sync)
+            is_under_replicated = not any(
+                known.issuperset(replica.node_id for replica in each) for each in (move.origin, move.target)
+            )
+        return Replication(in_sync, is_under_replicated, in_sync < min(wanted, replicas))
 
     def is_stalled(self, partition: Partition, now: float) -> bool:
         """Whether an entry of the partition's newest leader, this broker, was not committed for STALL_SECONDS.

@@ -151,6 +151,7 @@ class HealthReader:
                 *(each.move.is_cancelled, each.state, each.waits_for),
                 None if each.replica is None else each.replica.idle_ms / 1000,
                 *(each.lost, each.away, each.retired),
+                origin=tuple(int(replica.node_id) for replica in each.move.origin),
             )
             for each in await node.move_status.read()
         )
@@ -247,6 +248,7 @@ class HealthReader:
         group = topic.group(number)
         leader = self._node.leadership.leader_of(group)
         retired = self._node.controller.members.retired
+        move = topic.move_of(number)
         # The last leader that was heard of may be dead, and with a single replica there will be no other.
         if leader is not None and (not self._node.is_alive(leader.node_id) or waits_for_force(topic, number, retired)):
             leader = None
@@ -259,4 +261,5 @@ class HealthReader:
             topic.config.min_insync_replicas,
             group in stalled,
             retired_voters(topic, number, retired),
+            () if move is None else tuple(int(replica.node_id) for replica in move.target),
         )

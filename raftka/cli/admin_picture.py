@@ -130,6 +130,7 @@ def _move(row: Any) -> MovePicture:
         tuple(map(int, row["away"])),
         # A broker of an older version does not tell it.
         tuple(map(int, row.get("retired", ()))),
+        tuple(map(int, row.get("origin", ()))),
     )
 
 

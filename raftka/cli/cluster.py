@@ -18,6 +18,7 @@ from raftka.kafka.errors import KafkaClientError
 
 if TYPE_CHECKING:
     from raftka.health.findings import Finding
+    from raftka.kafka.reassigned import Moves
 
 _LISTED_MAX = 20
 
@@ -65,15 +66,20 @@ def info(brokers: str, output: Format) -> None:
 @format_option
 def health(brokers: str, timeout: float, output: Format) -> None:
     """Exit with 1 if a broker does not answer, a partition has no leader, or a replica is out of sync."""
-    cluster = kafka_client.read_cluster(brokers)
-    report = examine(cluster, kafka_client.addresses(brokers), timeout)
+    # Imported here, for the sake of `--help`.
+    from raftka.kafka import reassigned
+
+    cluster, moves = reassigned.see(brokers, kafka_client.read_cluster(brokers), timeout)
+    if moves:
+        moves = reassigned.with_origins(moves, _origins(brokers, timeout))
+    report = examine(cluster, kafka_client.addresses(brokers), timeout, moves)
     if report["brokers_missing"]:
         retired = _retired(cluster, report["brokers_missing"], timeout)
         report["brokers_retired"] = [node for node in report["brokers_missing"] if node in retired]
         report["brokers_missing"] = [node for node in report["brokers_missing"] if node not in retired]
     # Metadata of a broker that does not hold a partition names the last leader that it has heard of, so a group that
     # can decide nothing may look well there.
-    if not report["healthy"] or _is_moving(cluster, timeout):
+    if not report["healthy"] or moves:
         report["without_quorum"] = _without_quorum(brokers, timeout)
         report["healthy"] = report["healthy"] and not report["without_quorum"]
     if output is Format.JSON:
@@ -84,7 +90,7 @@ def health(brokers: str, timeout: float, output: Format) -> None:
         raise Exit(FAILED)
 
 
-def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[str, Any]:
+def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float, moves: "Moves | None" = None) -> dict[str, Any]:
     """Return brokers_missing (node ids), leaderless and under_replicated ({topic, partition, ...}), and healthy.
 
     `without_quorum` and `brokers_retired` are empty: the caller asks admin ports for them.
@@ -98,11 +104,14 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         cluster: What Metadata tells.
         bootstrap: The addresses that the caller gave.
         timeout: How many seconds a broker has to take a connection, and then to answer. All are asked side by side.
+        moves: The partitions that are being moved: replicas that only come need not be in sync.
     """
     # Imported here, for the sake of `--help`.
     from raftka.health.findings import to_json
     from raftka.kafka.probe import Reply, probe_all
+    from raftka.kafka.reassigned import is_under_replicated
 
+    moves = {} if moves is None else moves
     replies = probe_all([*cluster.brokers.values(), *bootstrap], timeout)
     placed = {node for partitions in cluster.topics.values() for each in partitions for node in each.replicas}
     lost = {node for node, address in cluster.brokers.items() if replies[address] is not Reply.KAFKA}
@@ -124,7 +133,7 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         {"topic": name, "partition": each.partition, "replicas": each.replicas, "in_sync": each.in_sync}
         for name, partitions in cluster.topics.items()
         for each in partitions
-        if len(each.in_sync) < len(each.replicas)
+        if is_under_replicated(each, moves.get((name, each.partition)))
     ]
     return {
         "healthy": not missing and not leaderless and not strangers and not lagging,
@@ -137,19 +146,6 @@ def examine(cluster: ClusterInfo, bootstrap: list[str], timeout: float) -> dict[
         "under_replicated": lagging,
         "without_quorum": [],
     }
-
-
-def _is_moving(cluster: ClusterInfo, timeout: float) -> bool:
-    """Return whether partitions are being moved, as the first broker tells; of one that knows no moves, none are."""
-    # Imported here, for the sake of `--help`.
-    from raftka.kafka.one_broker import ask
-    from raftka.kafka.wire.reassignment_requests import list_reassignments
-
-    node, address = next(iter(cluster.brokers.items()))
-    try:
-        return bool(ask(node, address, list_reassignments(round(timeout * 1000)), timeout).partitions)
-    except KafkaClientError:
-        return False
 
 
 def _retired(cluster: ClusterInfo, missing: list[int], timeout: float) -> set[int]:
@@ -173,10 +169,21 @@ def _retired(cluster: ClusterInfo, missing: list[int], timeout: float) -> set[in
     return set()
 
 
+def _origins(brokers: str, timeout: float) -> dict[tuple[str, int], list[int]]:
+    """Return the replicas that partitions had before their moves; nothing of another Kafka, or an older version."""
+    from raftka.cli.admin_verbs import ask_verb
+
+    try:
+        rows = ask_verb(brokers, "/v1/moves", seconds=timeout)["moves"]
+    except (CommandError, KafkaClientError):
+        return {}
+    return {(row["topic"], row["partition"]): row["origin"] for row in rows if "origin" in row}
+
+
 def _without_quorum(brokers: str, timeout: float) -> list[dict[str, Any]]:
     """Return the partitions whose voters cannot decide anything; nothing of another Kafka.
 
-    Of partitions that are not moved (`is_moving`), those of which retired data directories leave no majority.
+    Of partitions that are not moved, those of which retired data directories leave no majority.
     """
     from raftka.cli.admin_verbs import ask_verb
 

@@ -32,6 +32,7 @@ from raftka.health.picture import (
 )
 from raftka.kafka import client as kafka_client
 from raftka.kafka import configs as kafka_configs
+from raftka.kafka import reassigned
 from raftka.kafka.client import ClusterInfo
 from raftka.kafka.configs import ConfigValue, Owner
 from raftka.kafka.errors import KafkaClientError, NotKafkaError
@@ -112,8 +113,13 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
     pictures = [broker for broker, _ in looks if broker.runs or broker.node_id not in gone]
     # librdkafka asks the controller, and waits for it.
     does_controller_answer = replies.get(cluster.brokers.get(cluster.controller, "")) in (Reply.KAFKA, None)
+    # Replicas that only come are no reason to find a partition out of sync.
+    cluster, moves = reassigned.see(brokers, cluster, _ADMIN_SECONDS)
     topics = _topics(brokers, cluster) if does_controller_answer else ()
     told_moves = _moves(pictures, known)
+    if told_moves is not None:
+        origins = {(each.topic, each.number): each.origin for each in told_moves.moves if each.origin}
+        moves = reassigned.with_origins(moves, origins)
     return Picture(
         brokers=tuple(pictures),
         controller=cluster.controller,
@@ -122,6 +128,7 @@ def _with_kafka(brokers: str, given: list[str], cluster: ClusterInfo, replies: M
             {each.name: each.min_isr for each in topics},
             {each for _, its_stalled in looks for each in its_stalled},
             {} if told_moves is None else told_moves.retired,
+            moves,
         ),
         topics=topics,
         moves=None if told_moves is None else told_moves.moves,
@@ -197,17 +204,19 @@ def _partitions(
     min_isr: Mapping[str, int | None],
     stalled: set[tuple[str, int]],
     retired: Mapping[tuple[str, int], tuple[int, ...]],
+    moves: reassigned.Moves,
 ) -> tuple[PartitionPicture, ...]:
     return tuple(
         PartitionPicture(
             topic,
             each.partition,
             None if each.leader < 0 else each.leader,
-            tuple(each.replicas),
+            tuple(reassigned.former(each, moves.get((topic, each.partition)))),
             () if each.leader < 0 else tuple(each.in_sync),
             min_isr.get(topic),
             (topic, each.partition) in stalled,
             retired.get((topic, each.partition), ()),
+            tuple(reassigned.target(moves.get((topic, each.partition)))),
         )
         for topic, partitions in cluster.topics.items()
         for each in partitions

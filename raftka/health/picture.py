@@ -139,12 +139,14 @@ class PartitionPicture:
     Attributes:
         topic, number: Its name is `topic-number`.
         leader: Who leads; None while nobody does.
-        replicas: The nodes with a replica; at least one.
+        replicas: The nodes with a replica; at least one. While it is being moved: those that it had before.
         in_sync: Those in sync; not known, and so empty, without a leader.
         min_isr: `min.insync.replicas` of its topic; None: not known.
         is_stalled: Whether its newest entries are not committed for STALLED_SECONDS, as its leader says.
         retired: Nodes whose voting data directory never counts again; empty while it is being moved (MovePicture).
-        lagging: The nodes whose replica is not in sync; empty without a leader, who alone knows. Found once, when the
+        target: The nodes that it moves to; empty: it is not being moved.
+        lagging: The nodes whose replica is not in sync; empty without a leader, who alone knows. Replicas that a move
+            adds do not count, nor do those that it drops once all of its target are in sync. Found once, when the
             picture is filled: a broker fills it in short steps, and a rule looks at thousands of partitions in one.
     """
 
@@ -156,10 +158,13 @@ class PartitionPicture:
     min_isr: int | None = None
     is_stalled: bool = False
     retired: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
     lagging: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         lagging = () if self.leader is None else tuple([node for node in self.replicas if node not in self.in_sync])
+        if lagging and self.target and all(node in self.in_sync for node in self.target):
+            lagging = ()
         object.__setattr__(self, "lagging", lagging)
 
     @property
@@ -201,6 +206,7 @@ class MovePicture:
         lost_voter_sets: The voter sets in force of which no majority answers.
         away: The brokers that hold it and do not answer.
         retired: Brokers that answer, and whose data directory in these voter sets never counts again.
+        origin: The replicas that it had before; empty: not known.
     """
 
     topic: str
@@ -213,6 +219,7 @@ class MovePicture:
     lost_voter_sets: tuple[tuple[int, ...], ...] = ()
     away: tuple[int, ...] = ()
     retired: tuple[int, ...] = ()
+    origin: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

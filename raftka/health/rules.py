@@ -109,20 +109,36 @@ def check_replicas(picture: Picture) -> Iterator[Finding]:
             away = [node for node in picture.lost if node in placed]
             # A leader takes a replica out of the in-sync set only after raft.replica.lag.time.max.ms.
             late = f" by their leaders' last word, from before they missed broker {_nodes(away)}" if away else ""
-            yield ok("replicas", f"all in sync{late}")
+            count = sum(bool(each.target) for each in picture.partitions)
+            moves = f"; {counted(count, 'partition')} being moved: replicas that only come do not count"
+            yield ok("replicas", f"all in sync{late}{moves if count else ''}")
         return
     nodes = sorted({node for each in lagging for node in each.lagging})
     away = [node for node in nodes if node in picture.lost]
     names = _nodes(nodes)
+    moving = [each for each in lagging if each.target]
     yield Finding(
         Level.PROBLEM,
         "replicas",
-        f"not in sync on broker {names}: {_names(lagging)}",
+        f"not in sync on broker{'s' if len(nodes) > 1 else ''} {names}: {_names(lagging)}",
         f"bring the missing brokers back{_IF_GONE if picture.is_raftka else ''}"
         if away
-        else f"wait, if broker {names} has just started; else see its log, its disk and its load",
-        f"{_who(away)} not answer" if away else "these replicas lack records that the leaders have",
+        else _cure_of_lagging(nodes, moving),
+        f"{_who(away)} not answer"
+        if away
+        else "these replicas lack records that the leaders have"
+        + (f", and a move loads disks and links: {_names(moving)}" if moving else ""),
     )
+
+
+def _cure_of_lagging(nodes: list[int], moving: list[PartitionPicture]) -> str:
+    names, is_one = _nodes(nodes), len(nodes) == 1
+    cure = (
+        f"wait, if broker {names} has just started; else see its log, its disk and its load"
+        if is_one
+        else f"wait, if brokers {names} have just started; else see their logs, disks and load"
+    )
+    return cure + ("; a move can be made slower (docs/operations/moving.md)" if moving else "")
 
 
 def check_writes(picture: Picture) -> Iterator[Finding]:

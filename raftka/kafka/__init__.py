@@ -11,5 +11,6 @@
 * `one_broker`   a request to one broker itself.
 * `probe`        what listens at an address that answers as no Kafka broker does.
 * `quorum`       whether so many brokers answer that the cluster can decide anything.
+* `reassigned`   which partitions are being moved, and which replicas of theirs only come.
 * `wire`         a client of our own, which shares no line with the brokers.
 """

@@ -11,26 +11,35 @@ _NO_TAGS = i8(0)
 _NULL_ARRAY = uvarint(0)
 
 
+class Reassignment(NamedTuple):
+    """A partition that is being moved: the node ids of all its replicas, of those that come, and of those that go."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+
 class Reassignments(NamedTuple):
-    """The answer: an error code, and (topic, number) of each partition that is being moved."""
+    """The answer: an error code, and each partition that is being moved."""
 
     code: int
-    partitions: Sequence[tuple[str, int]]
+    partitions: Sequence[Reassignment]
 
 
 def list_reassignments(timeout_ms: int) -> Request[Reassignments]:
     """Ask for all partitions that are being moved."""
 
-    def read_partition(reader: Reader) -> int:
+    def read_partition(reader: Reader, topic: str) -> Reassignment:
         number = reader.i32()
-        for _ in range(3):  # replicas: all, added, removed
-            reader.compact_array(reader.i32)
+        replicas, adding, removing = (list(reader.compact_array(reader.i32)) for _ in range(3))
         reader.tags()
-        return number
+        return Reassignment(topic, number, replicas, adding, removing)
 
-    def read_topic(reader: Reader) -> list[tuple[str, int]]:
+    def read_topic(reader: Reader) -> list[Reassignment]:
         name = reader.compact_string()
-        found = [(name, number) for number in reader.compact_array(lambda: read_partition(reader))]
+        found = list(reader.compact_array(lambda: read_partition(reader, name)))
         reader.tags()
         return found
 

@@ -3,15 +3,20 @@
 import asyncio
 import os
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
 from cluster.errors import ControllerUnavailableError, FeatureLevelError
+from cluster.health_counts import HealthCounts
+from cluster.placement import Move
 from cluster.placements import AlterPlacementsRequest, Placements, WantedMove
 from model.features import OFFERED
-from model.ids import Index
+from model.ids import DirectoryId, Index, NodeId, Replica
+from model.topic_config import TopicConfig
 from raft.errors import RaftError
 from raft.gravestone import read_gravestone
+from raft.group_configuration import Revision
 from raft.replica_directories import ReplicaDirectories
 from storage.entry import EntryKind
 from storage.errors import LogPoisonedError
@@ -371,3 +376,21 @@ def test_a_move_goes_on_after_all_brokers_have_been_restarted(tmp_path):
             await until_equal(cluster, group, 2, 3, 4)
 
     run(test, seconds=90)
+
+
+def test_a_partition_that_moves_is_under_replicated_only_without_a_replica_that_it_had():
+    one, two, three, four = (Replica(NodeId(node), DirectoryId(f"{node:032x}")) for node in NODES)
+    move = Move((one, two, three), (one, two, four), Revision(0, 7))
+    topic = SimpleNamespace(replicas=[move.origin], move_of=lambda number: move)
+
+    def is_under_replicated(*in_sync):
+        gauges, config = SimpleNamespace(in_sync=in_sync), TopicConfig()
+        partition = SimpleNamespace(topic=topic, partition=0, gauges=gauges, config=config)
+        return HealthCounts.replication_of(partition).is_under_replicated
+
+    assert not is_under_replicated(1, 2, 3)
+    assert not is_under_replicated(1, 2, 4), "all of its target are in sync"
+    assert is_under_replicated(1, 2)
+    assert is_under_replicated(1, 3, 4), "as many as it had, and yet one is missing"
+    move = Move((one, two, three), (four,), Revision(0, 8))
+    assert not is_under_replicated(4)

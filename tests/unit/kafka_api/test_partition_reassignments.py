@@ -17,7 +17,7 @@ from kafka_api.protocol.messages import (
 )
 from model.features import MEMBERSHIP
 from raftka.kafka.one_broker import ask
-from raftka.kafka.wire.reassignment_requests import Reassignments, list_reassignments
+from raftka.kafka.wire.reassignment_requests import Reassignment, Reassignments, list_reassignments
 from tests.unit.cluster.cluster_nodes import run, until
 
 _Topic = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -120,7 +120,7 @@ def test_a_move_is_listed_and_described_until_it_is_finished_or_cancelled(tmp_pa
         # What `raftka cluster health` asks.
         asked = list_reassignments(1000)
         found = await asyncio.to_thread(ask, 1, f"127.0.0.1:{broker.port}", asked)
-        assert found == Reassignments(0, [("t", 0)])
+        assert found == Reassignments(0, [Reassignment("t", 0, [1, 2], [2], [])])
         assert await listed(client, [_Asked(name="t", partition_indexes=[0, 1, 7])]) == moving
         assert await listed(client, [_Asked(name="t", partition_indexes=[1]), _Asked(name="u")]) == {}
         assert await described(client) == ([1, 2], [1])

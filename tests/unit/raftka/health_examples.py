@@ -129,6 +129,7 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Under-replicated partitions": (
         replace(of_brokers(_LOST), partitions=(partition(in_sync=(1, 3)),)),
         of_partitions(*(partition(number=number, in_sync=(1, 3)) for number in range(7))),
+        of_partitions(partition(in_sync=(1,), target=(1, 2, 4)), partition(number=1)),
     ),
     "Refused writes": (of_partitions(partition(in_sync=(1,))),),
     "Stalled partitions": (of_partitions(partition(is_stalled=True)),),
@@ -221,6 +222,10 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         replace(WELL, partitions=None),
         of_partitions(partition(leader=None, in_sync=())),
         of_partitions(partition(replicas=(1,), in_sync=(1,))),
+        of_partitions(partition(replicas=(1,), in_sync=(1,), target=(2,))),
+        of_partitions(partition(target=(1, 2, 4))),
+        of_partitions(partition(in_sync=(1, 2, 4), target=(1, 2, 4))),
+        of_partitions(partition(in_sync=(4,), target=(4,))),
     ),
     "Refused writes": (
         of_partitions(partition(in_sync=(1, 3))),

@@ -16,7 +16,9 @@ from raftka.health.broker_rules import check_hanging
 from raftka.health.move_rules import NO_FORCE, check_quorums
 from raftka.health.picture import BrokerPicture, MemberPicture, PartitionPicture, Picture
 from raftka.kafka import client as kafka_client
+from raftka.kafka import reassigned
 from raftka.kafka.client import ClusterInfo, PartitionInfo
+from raftka.kafka.wire.reassignment_requests import Reassignment
 
 NOBODY = "127.0.0.1:1"
 # Of a time-out that a test waits out.
@@ -98,7 +100,7 @@ def test_an_address_where_nobody_listens_or_a_broker_starts_is_no_broker_that_ha
 
 def test_brokers_that_answer_are_healthy(alive: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive))
-    monkeypatch.setattr(cluster, "_is_moving", lambda *_: False)
+    monkeypatch.setattr(reassigned, "read_moves", lambda *_: {})
     monkeypatch.setattr(cluster, "_without_quorum", None)
     assert run(["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]) == 0
 
@@ -113,7 +115,8 @@ def test_a_group_that_moves_and_can_decide_nothing_is_named_though_metadata_find
         {**lost, "partition": 2, "lost_voter_sets": []},
     ]
     monkeypatch.setattr(kafka_client, "read_cluster", lambda _: _info(alive))
-    monkeypatch.setattr(cluster, "_is_moving", lambda *_: True)
+    moving = {("t", 0): Reassignment("t", 0, [1, 3], [3], [1])}
+    monkeypatch.setattr(reassigned, "read_moves", lambda *_: moving)
     stuck = [{"topic": "s", "partition": 4, "replicas": [1, 2, 3], "retired": [2, 3]}]
     monkeypatch.setattr(admin_verbs, "ask_verb", lambda *_, **__: {"moves": moves, "cannot_move": stuck})
     asked = ["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]
@@ -174,3 +177,48 @@ def test_what_hangs_is_printed_with_its_cure(
     said = capsys.readouterr().out.splitlines()
     assert said[:3] == ["NOT HEALTHY", "brokers: 1, 2", "missing brokers: 2"]
     assert said[-2:] == [f"broker 2: {told['words']}", f"  cure: {told['cure']}"]
+
+
+def _healthy(monkeypatch: pytest.MonkeyPatch, alive: str, partition: PartitionInfo, *moves: Reassignment) -> int:
+    brokers = dict.fromkeys((1, 2, 3, 4), alive)
+    monkeypatch.setattr(kafka_client, "read_cluster", lambda _: ClusterInfo("c", 1, brokers, {"t": [partition]}))
+    monkeypatch.setattr(reassigned, "read_moves", lambda *_: {(each.topic, each.partition): each for each in moves})
+    return run(["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)])
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "move", "code"),
+    [
+        ([1, 2, 3], Reassignment("t", 0, [1, 2, 3, 4], [4], [3]), 0),
+        ([1, 2], Reassignment("t", 0, [1, 2, 3, 4], [4], [3]), 1),
+        ([1, 2, 4], Reassignment("t", 0, [1, 2, 3, 4], [4], [3]), 0),
+        ([4], Reassignment("t", 0, [1, 2, 3, 4], [4], [1, 2, 3]), 0),
+        # It was taken back, and 4 leaves again.
+        ([1, 2, 3], Reassignment("t", 0, [1, 2, 3, 4], [], [4]), 0),
+        ([1, 2], Reassignment("t", 0, [1, 2, 3, 4], [], [4]), 1),
+    ],
+)
+def test_a_replica_that_only_comes_is_not_missed_and_one_that_was_there_is(
+    alive: str, monkeypatch: pytest.MonkeyPatch, in_sync: list[int], move: Reassignment, code: int
+) -> None:
+    monkeypatch.setattr(admin_verbs, "ask_verb", lambda *_, **__: {"moves": []})
+    assert _healthy(monkeypatch, alive, PartitionInfo(0, 1, [1, 2, 3, 4], in_sync), move) == code
+
+
+def test_a_replica_of_a_target_that_was_given_up_is_not_missed(alive: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"topic": "t", "partition": 0, "origin": [1], "lost_voter_sets": []}
+    monkeypatch.setattr(admin_verbs, "ask_verb", lambda *_, **__: {"moves": [row]})
+    partition, move = PartitionInfo(0, 1, [1, 3, 2], [1]), Reassignment("t", 0, [1, 3, 2], [3], [1, 2])
+    assert _healthy(monkeypatch, alive, partition, move) == 0
+
+
+def test_a_move_that_ends_while_the_cluster_is_looked_at_leaves_it_healthy(
+    alive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = PartitionInfo(0, 1, [1, 2], [1]), PartitionInfo(0, 2, [2], [2])
+    told = [before, after]
+    monkeypatch.setattr(
+        kafka_client, "read_cluster", lambda _: ClusterInfo("c", 1, {1: alive, 2: alive}, {"t": [told.pop(0)]})
+    )
+    monkeypatch.setattr(reassigned, "read_moves", lambda *_: {})
+    assert run(["cluster", "health", "--brokers", alive, "--timeout", str(LONG_SECONDS)]) == 0

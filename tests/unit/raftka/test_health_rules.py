@@ -81,6 +81,7 @@ _PARTITIONS = st.builds(
     in_sync=st.lists(_NODES, max_size=3, unique=True).map(tuple),
     min_isr=st.none() | st.integers(1, 4),
     is_stalled=st.booleans(),
+    target=st.lists(_NODES, max_size=3, unique=True).map(tuple),
 )
 _PICTURES = st.builds(
     Picture,
@@ -218,6 +219,12 @@ def test_replicas_of_a_lost_broker_are_in_sync_by_an_old_word(lost: tuple[int, .
     assert replicas.level is Level.OK
     assert replicas.words.startswith(words)
     assert ("broker 2" in replicas.words) == (2 in lost)
+
+
+def test_replicas_in_sync_are_told_with_the_moves_that_are_under_way() -> None:
+    picture = of_partitions(partition(replicas=(1,), in_sync=(1,), target=(2,)), partition(number=1))
+    (replicas,) = [each for each in judge(picture) if each.what == "replicas"]
+    assert replicas.words == "all in sync; 1 partition being moved: replicas that only come do not count"
 
 
 @pytest.mark.parametrize(
