@@ -13,7 +13,7 @@ from cluster.move_places import can_move, has_majority
 from cluster.placement import Replicas
 from cluster.raft0_table import Raft0Table
 from cluster.topic_table import Topic
-from model.counted import counted
+from model.counted import brokers, counted
 from model.ids import DirectoryId, NodeId, Replica
 from raft.membership_steps import FORCE
 
@@ -89,7 +89,7 @@ def _why_down(voters: Replicas, target: Replicas, members: MembersTable, is_aliv
     else:
         needed, what = target, "brokers that are to hold it"
     away = sorted(each.node_id for each in needed if each in present and each not in working)
-    return f"{what} to work" + (f": start broker {','.join(map(str, away))}" if away else "")
+    return f"{what} to work" + (f": start {brokers(away)}" if away else "")
 
 
 def retired_voters(topic: Topic, number: int, retired: Collection[DirectoryId]) -> tuple[int, ...]:
@@ -143,5 +143,4 @@ def lost_for_ever(topic: Topic, number: int, lost: Replica, is_live: Callable[[R
         return None
     if not away:
         return f"{len(voters) - 1} of {counted(len(voters), 'replica')} make no majority"
-    named = ",".join(map(str, sorted(away)))
-    return f"no majority of its {counted(len(voters), 'replica')} lives: start broker {named} first"
+    return f"no majority of its {counted(len(voters), 'replica')} lives: start {brokers(sorted(away))} first"

@@ -13,6 +13,7 @@ import msgspec
 
 from cluster.placement import Move
 from cluster.topic_table import Topic, TopicTable
+from model.counted import brokers
 from model.ids import GroupId, NodeId, Replica
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration, Revision
@@ -107,8 +108,7 @@ class MoveStatus:
     def waits_for(self) -> str:
         """Until what the move waits, as a sentence; empty: it goes on."""
         if self.lost:
-            sets = " and of ".join(",".join(map(str, each)) for each in self.lost)
-            return f"a majority of the voters {sets} answers: {self._who_does_not()}"
+            return until_a_majority(self.lost, self.away, self.retired)
         replica = self.replica
         if replica is None:
             return "a broker that holds it answers"
@@ -118,13 +118,35 @@ class MoveStatus:
             return "raft0's leader takes the report"
         wanted = {each.node_id for each in self.move.target}
         absent = [node for node in self.away if node in wanted]
-        is_named = replica.waits_for and absent
-        return replica.waits_for + (f": broker {','.join(map(str, absent))} does not answer" if is_named else "")
+        why = f": {brokers(absent)} {'does' if len(absent) == 1 else 'do'} not answer"
+        return replica.waits_for + (why if replica.waits_for and absent else "")
 
-    def _who_does_not(self) -> str:
-        away = f"broker {','.join(map(str, self.away))} does not" * bool(self.away)
-        retired = [f"the data directory that broker {each} voted with is retired" for each in self.retired]
-        return " and ".join(([away] if away else []) + retired)
+    @property
+    def why_stuck(self) -> str:
+        """Why the group can decide nothing, as a sentence; empty: it can, as far as is known."""
+        if not self.lost:
+            return ""
+        return f"no majority of the voters {_sets(self.lost)} answers: {_who_does_not(self.away, self.retired)}"
+
+
+def until_a_majority(lost: Sequence[Sequence[int]], away: Sequence[int], retired: Sequence[int]) -> str:
+    """Return until what a group waits that can decide nothing, as a sentence.
+
+    Args:
+        lost: The voter sets of which no majority answers.
+        away: Brokers that do not answer.
+        retired: Brokers that answer, with another data directory than the one that is to agree.
+    """
+    return f"a majority of the voters {_sets(lost)} answers: {_who_does_not(away, retired)}"
+
+
+def _sets(lost: Sequence[Sequence[int]]) -> str:
+    return " and of ".join(",".join(map(str, each)) for each in lost)
+
+
+def _who_does_not(away: Sequence[int], retired: Sequence[int]) -> str:
+    absent = [f"{brokers(away)} {'does' if len(away) == 1 else 'do'} not"] if away else []
+    return " and ".join(absent + [f"the data directory that broker {each} voted with is retired" for each in retired])
 
 
 class _Progress(NamedTuple):

@@ -148,7 +148,7 @@ async def _without_majority(node: Node, lost: Replica) -> list[dict[str, str]]:
             found[topic.partition_name(number)] = why
     for status in await node.move_status.read():
         if status.lost and lost in status.move.replicas:
-            found.setdefault(status.topic.partition_name(status.number), status.waits_for)
+            found.setdefault(status.topic.partition_name(status.number), status.why_stuck)
     return [{"partition": name, "why": why} for name, why in found.items()]
 
 
@@ -166,7 +166,7 @@ async def _described(node: Node, member: Member) -> tuple[dict[str, object], str
     members, node_id = node.controller.members, member.node_id
     is_going = going_from(members, node_id)
     stuck = {
-        status.topic.partition_name(status.number): status.waits_for
+        status.topic.partition_name(status.number): f"its move, which waits until {status.waits_for}"
         for status in await node.move_status.read()
         if status.waits_for
     }

@@ -7,10 +7,10 @@ POST  /v1/moves/cancel                {"partitions": [{"topic", "partition"}]}, 
 POST  /v1/topics/{topic}/replication  {"replication_factor": N}: each partition gets so many replicas
 
 Each partition is accepted or refused by itself. If all are refused, the answer is an error, that of the first; it has
-`partitions` all the same.
+`partitions` all the same. Of one that is accepted and can decide nothing now, `waits_for` says until what it waits.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -18,7 +18,7 @@ import msgspec
 from cluster.broker_rules import check_enough_brokers, check_internal_count
 from cluster.broker_waits import retired_voters, waits_for_force
 from cluster.errors import BY_NAME, ClusterError, NoReassignmentError, UnknownTopicError
-from cluster.move_status import MoveStatus
+from cluster.move_status import MoveStatus, until_a_majority
 from cluster.node import Node
 from cluster.placements import AlterPlacementsRequest, RefusedMove, WantedMove
 from cluster.replication_spread import spread
@@ -175,11 +175,19 @@ async def _alter(node: Node, wanted: Sequence[WantedMove], body: Changing, *, ma
     """
     there = {(each.topic, each.partition) for each in wanted if _is_there(node, each)}
     request = AlterPlacementsRequest(list(wanted), may_change_count, body.timeout, validate_only=body.dry_run)
+    before = {(topic.name, number) for topic, number in _moving(node) if topic.move_of(number) is not None}
     reply = await node.placements.alter(request)
     await until_known(node, reply.applied_index)
     refused = {(each.topic, each.partition): each for each in reply.refused if not _goes_back_already(node, each)}
+    accepted = [each for each in wanted if (each.topic, each.partition) not in refused]
+    waits_of = await _without_majority(node, accepted, before)
     rows = [
-        _told(each, refused.get((each.topic, each.partition)), is_there=(each.topic, each.partition) in there)
+        _told(
+            each,
+            refused.get((each.topic, each.partition)),
+            is_there=(each.topic, each.partition) in there,
+            waits_for=waits_of.get((each.topic, each.partition), ""),
+        )
         for each in wanted
     ]
     if rows and all(row["error"] for row in rows):
@@ -188,6 +196,46 @@ async def _alter(node: Node, wanted: Sequence[WantedMove], body: Changing, *, ma
     named = ((node.controller.topics.get(each.topic), each.partition) for each in wanted)
     waits = "" if body.dry_run else _waits_for(node, [(topic, number) for topic, number in named if topic is not None])
     return Outcome(waits, {"partitions": rows}, reply.applied_index)
+
+
+async def _without_majority(
+    node: Node, accepted: Sequence[WantedMove], before: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], str]:
+    """Return, by topic and number, until what groups wait whose voters can decide nothing as they are.
+
+    Args:
+        node: Which has applied the moves, if this is no dry run.
+        accepted: Moves and cancellations.
+        before: The partitions that were being moved before the request.
+    """
+    found, retired_ids = {}, node.controller.members.retired
+    doubtful = []
+    for each in accepted:
+        topic = node.controller.topics.get(each.topic)
+        if topic is not None and each.partition < len(topic.replicas):
+            holders = topic.holders(each.partition)
+            if not all(
+                node.is_alive(replica.node_id) and replica.directory_id not in retired_ids for replica in holders
+            ):
+                doubtful.append((topic, each.partition))
+    if not doubtful:
+        return {}
+    statuses = {(each.topic.name, each.number): each for each in await node.move_status.read()}
+    for topic, number in doubtful:
+        where = (topic.name, number)
+        status = statuses.get(where)
+        if status is not None and status.lost:
+            found[where] = status.waits_for
+        elif status is None or (status.replica is None and where not in before):
+            # It votes as it did before the move, which may not be known to its holders yet.
+            voters = topic.replicas[number]
+            away = sorted(int(each.node_id) for each in voters if not node.is_alive(each.node_id))
+            retired = [
+                int(each.node_id) for each in voters if each.directory_id in retired_ids and each.node_id not in away
+            ]
+            if 2 * (len(voters) - len(away) - len(retired)) <= len(voters):
+                found[where] = until_a_majority([sorted(int(each.node_id) for each in voters)], away, retired)
+    return found
 
 
 def _goes_back_already(node: Node, refused: RefusedMove) -> bool:
@@ -207,7 +255,7 @@ def _is_there(node: Node, wanted: WantedMove) -> bool:
     return _placed(topic, wanted.partition) == wanted.target
 
 
-def _told(wanted: WantedMove, refused: RefusedMove | None, *, is_there: bool) -> dict[str, Any]:
+def _told(wanted: WantedMove, refused: RefusedMove | None, *, is_there: bool, waits_for: str) -> dict[str, Any]:
     return {
         "topic": wanted.topic,
         "partition": wanted.partition,
@@ -215,6 +263,7 @@ def _told(wanted: WantedMove, refused: RefusedMove | None, *, is_there: bool) ->
         "is_there": is_there,
         "error": None if refused is None else error_code(_error(refused)).name,
         "message": None if refused is None else refused.message,
+        "waits_for": waits_for,
     }
 
 

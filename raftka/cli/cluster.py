@@ -11,7 +11,7 @@ from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, format_option
 from raftka.cli.output import node_list, print_json, print_table
 from raftka.cli.param_types import BoundedFloat
-from raftka.counted import counted
+from raftka.counted import brokers, counted
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
 from raftka.kafka.errors import KafkaClientError
@@ -240,5 +240,5 @@ def _in_words(partition: dict[str, Any]) -> str:
     sets = " and ".join(node_list(voters) for voters in partition["lost_voter_sets"])
     name = f"{partition['topic']}-{partition['partition']}{' is being moved, and' if partition['is_moving'] else ':'}"
     away = partition["away"]
-    what = f"start broker {node_list(away)}" if away else f"{retired_directories(partition['retired'])}; {NO_FORCE}"
+    what = f"start {brokers(away)}" if away else f"{retired_directories(partition['retired'])}; {NO_FORCE}"
     return f"{name} no majority of the voters {sets} answers: {what}"

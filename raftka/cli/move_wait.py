@@ -59,11 +59,11 @@ def ask_and_report(
                 cure = f"; {cures[row['error']]}" if row["error"] in cures else ""
                 print(f"raftka: {name}: {row['message']} ({row['error']}){cure}", file=sys.stderr)
             elif is_cancel:
-                print(f"{name}: {'would go' if is_dry else 'goes'} back to where it was")
+                print(f"{name}: {'would go' if is_dry else 'goes'} back to where it was{_but(row)}")
             elif row.get("is_there"):
                 print(f"{name}: is on {node_list(row['replicas'])} already")
             else:
-                print(f"{name}: {'would move' if is_dry else 'moves'} to {node_list(row['replicas'])}")
+                print(f"{name}: {'would move' if is_dry else 'moves'} to {node_list(row['replicas'])}{_but(row)}")
         if not rows and document.get("all"):
             print("no partition is being moved")
         if is_dry:
@@ -133,6 +133,11 @@ def _misplaced(brokers: str, targets: Mapping[Partition, list[int] | None]) -> s
         if target is not None and list(found.replicas) != target:
             return f"{topic}/{number} is on broker {node_list(found.replicas)}: somebody else has moved it"
     return ""
+
+
+def _but(row: Mapping[str, Any]) -> str:
+    # A broker of an older version does not tell it.
+    return f", but not before {row['waits_for']}" if row.get("waits_for") else ""
 
 
 def _words(row: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from raftka.counted import brokers as named_brokers
 from raftka.health.findings import Finding, Level
 from raftka.health.picture import MovePicture, PartitionPicture, Picture
 
@@ -49,13 +50,13 @@ def _quorums_of_moves(picture: Picture) -> Iterator[Finding]:
             alike.setdefault((each.lost_voter_sets, each.away, each.retired), []).append(each)
     for (lost, away, retired), moves in alike.items():
         sets = " and ".join(_nodes(voters) for voters in lost)
-        causes = [f"broker {_nodes(away)} is away"] if away else []
+        causes = [f"{named_brokers(away)} {'is' if len(away) == 1 else 'are'} away"] if away else []
         causes += [retired_directories(retired)] if retired else []
         yield Finding(
             Level.PROBLEM,
             "quorum",
             f"no majority of the voters {sets} answers, so there are no writes and no elections: {_names(moves)}",
-            f"start broker {_nodes(away)}; if their disks are lost, {NO_FORCE}" if away else NO_FORCE,
+            f"start {named_brokers(away)}; {_if_lost(away)}, {NO_FORCE}" if away else NO_FORCE,
             ", and ".join(["they are being moved", *causes]),
         )
 
@@ -66,7 +67,7 @@ def check_moves(picture: Picture) -> Iterator[Finding]:
         if each.lost_voter_sets or each.idle_seconds is None or each.idle_seconds < IDLE_SECONDS:
             continue
         name = f"{each.topic}/{each.number}"
-        way = "back to where it was" if each.is_cancelled else f"to broker {_nodes(each.target)}"
+        way = "back to where it was" if each.is_cancelled else f"to {named_brokers(each.target)}"
         absent = tuple(node for node in each.target if node in each.away)
         cures = _cures_of_absence(absent) if absent else ["see to what it waits for (raftka partition moves)"]
         cures += [] if each.is_cancelled else [f"or take it back: raftka partition cancel {name}"]
@@ -81,12 +82,18 @@ def check_moves(picture: Picture) -> Iterator[Finding]:
 
 def _cures_of_absence(nodes: tuple[int, ...]) -> list[str]:
     """Return what to do about brokers that a partition moves to, and that are away: it goes nowhere else by itself."""
-    node = nodes[0] if len(nodes) == 1 else "N"
+    is_one = len(nodes) == 1
+    node = nodes[0] if is_one else "N"
+    others = "another broker take its place" if is_one else "others take their places"
     return [
-        f"start broker {_nodes(nodes)}",
-        f"if its disk is lost: raftka broker replace {node}",
-        f"to let another broker take its place: raftka broker decommission {node}",
+        f"start {named_brokers(nodes)}",
+        f"{_if_lost(nodes)}: raftka broker replace {node}",
+        f"to let {others}: raftka broker decommission {node}",
     ]
+
+
+def _if_lost(nodes: tuple[int, ...]) -> str:
+    return "if its disk is lost" if len(nodes) == 1 else "if their disks are lost"
 
 
 def check_unleft(picture: Picture) -> Iterator[Finding]:
@@ -111,7 +118,7 @@ def check_throttles(picture: Picture) -> Iterator[Finding]:
     topics = [each for each in picture.topics if each.throttles]
     brokers = [each for each in picture.brokers if each.throttles]
     rates = sorted({key for each in brokers for key in each.throttles})
-    nodes = _nodes(tuple(each.node_id for each in brokers))
+    nodes = named_brokers(tuple(each.node_id for each in brokers))
     clear = "`kafka-reassign-partitions --verify` with the file of the moves clears it"
     unset = f"raftka cluster config unset {' '.join(rates)} --node N, and without --node what is set for all brokers"
     cause = "moves were throttled, and nobody has cleared that after the last one"
@@ -119,14 +126,14 @@ def check_throttles(picture: Picture) -> Iterator[Finding]:
         keys = sorted({key for each in topics for key in each.throttles})
         more = f" and {len(topics) - _SHOWN_MAX} more" if len(topics) > _SHOWN_MAX else ""
         names = ", ".join(each.name for each in topics[:_SHOWN_MAX]) + more
-        at = f", at rates that are set on broker {nodes}" if brokers else ""
+        at = f", at rates that are set on {nodes}" if brokers else ""
         deleted = " ".join(f"--delete {key}" for key in keys)
         delete = f"raftka topic alter-config {topics[0].name if len(topics) == 1 else 'TOPIC'} {deleted}"
         cure = f"{clear}; or: {delete}{f'; {unset}' if brokers else ''}"
         words = f"nothing moves, and replicas of {names} are still throttled{at}: after a restart they catch up slowly"
         yield Finding(Level.WARNING, "throttles", words, cure, cause)
     elif brokers:
-        words = f"nothing moves, and rates of throttled replicas are still set on broker {nodes}"
+        words = f"nothing moves, and rates of throttled replicas are still set on {nodes}"
         yield Finding(Level.NOTE, "throttles", words, f"{clear}; or: {unset}", cause)
 
 

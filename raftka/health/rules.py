@@ -160,17 +160,38 @@ def check_writes(picture: Picture) -> Iterator[Finding]:
 
 
 def check_stalled(picture: Picture) -> Iterator[Finding]:
-    """Name partitions that commit nothing though there is something to commit."""
-    stalled = [each for each in picture.partitions or () if each.is_stalled]
-    if stalled:
-        leaders = sorted({each.leader for each in stalled if each.leader is not None})
-        followers = sorted({node for each in stalled for node in each.replicas if node != each.leader})
+    """Name partitions that commit nothing though there is something to commit.
+
+    Of those without a leader `check_leaders` says more, and of moves without a majority `check_quorums`.
+    """
+    stuck = {(each.topic, each.number) for each in picture.moves or () if each.lost_voter_sets}
+    lost = frozenset(picture.lost)
+    slow: list[PartitionPicture] = []
+    dead: list[PartitionPicture] = []
+    for each in picture.partitions or ():
+        if each.is_stalled and not each.is_offline and (each.topic, each.number) not in stuck:
+            running = sum(node not in lost for node in each.replicas)
+            (slow if 2 * running > len(each.replicas) else dead).append(each)
+    if dead:
+        away = sorted({node for each in dead for node in each.replicas if node in lost})
         yield Finding(
             Level.PROBLEM,
             "stalled",
-            f"the newest entries are not committed for 10 s: {_names(stalled)}",
-            f"look at disks, logs and load of broker {_nodes(followers or leaders)}; if they are well, let another"
-            f" broker lead instead of {_nodes(leaders)}: raftka partition transfer-leadership TOPIC PARTITION",
+            f"the newest entries are not committed for 10 s: {_names(dead)}",
+            f"bring the missing brokers back{_IF_GONE if picture.is_raftka else ''}",
+            f"{_who(away)} not answer, and without {'it' if len(away) == 1 else 'them'} no majority has these entries",
+        )
+    if slow:
+        leaders = sorted({each.leader for each in slow if each.leader is not None})
+        followers = sorted({node for each in slow for node in each.replicas if node != each.leader})
+        looked_at = followers or leaders
+        where = f"broker{'s' if len(looked_at) > 1 else ''} {_nodes(looked_at)}"
+        yield Finding(
+            Level.PROBLEM,
+            "stalled",
+            f"the newest entries are not committed for 10 s: {_names(slow)}",
+            f"look at disks, logs and load of {where}; if they are well, let another broker lead instead of"
+            f" {_nodes(leaders)}: raftka partition transfer-leadership TOPIC PARTITION",
             "a majority of the replicas answers the leader, and does not make its entries durable",
         )
 

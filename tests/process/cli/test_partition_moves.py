@@ -138,7 +138,7 @@ def test_a_group_whose_voters_cannot_form_a_quorum_is_named_by_health_and_doctor
             return done.stdout if "no quorum: t-0" in done.stdout and done.returncode == 1 else None
 
         eventually("health names the group", told)
-        assert f"start broker {away}" in operator.type("cluster", "health", code=1).stdout
+        assert f"start brokers {away}" in operator.type("cluster", "health", code=1).stdout
         found = operator.type("doctor", "cluster", code=1).stdout
         assert f"problem  quorum: no majority of the voters {away} answers" in found
         assert "decides nothing by itself" in found

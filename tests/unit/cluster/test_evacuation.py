@@ -265,7 +265,7 @@ def why_stays(machine, name, node, *down):
     [
         ((), ""),
         ((4,), "brokers that are to hold it to work: start broker 4"),
-        ((1, 2), "a majority of its 3 replicas to work: start broker 1,2"),
+        ((1, 2), "a majority of its 3 replicas to work: start brokers 1,2"),
     ],
 )
 def test_a_replica_that_stays_says_which_brokers_must_work(down, why):

@@ -132,7 +132,13 @@ FIRES: dict[str, tuple[Picture, ...]] = {
         of_partitions(partition(in_sync=(1,), target=(1, 2, 4)), partition(number=1)),
     ),
     "Refused writes": (of_partitions(partition(in_sync=(1,))),),
-    "Stalled partitions": (of_partitions(partition(is_stalled=True)),),
+    "Stalled partitions": (
+        of_partitions(partition(is_stalled=True)),
+        replace(
+            of_brokers(_LOST, broker(3, answers=False, runs=None, is_ready=None)),
+            partitions=(partition(is_stalled=True),),
+        ),
+    ),
     "Groups without a quorum": (
         of_moves(_JOINT),
         of_moves(*(replace(_JOINT, number=number) for number in range(7))),
@@ -145,7 +151,7 @@ FIRES: dict[str, tuple[Picture, ...]] = {
     "Moves without progress": (
         of_moves(_STUCK),
         of_moves(_AWAY),
-        of_moves(replace(_AWAY, away=(3, 4), waits_for="1 of the 3 new voters answer: broker 3,4 does not answer")),
+        of_moves(replace(_AWAY, away=(3, 4), waits_for="1 of the 3 new voters answer: brokers 3,4 do not answer")),
         of_moves(replace(_STUCK, is_cancelled=True, state="joint", waits_for="")),
     ),
     "Replicas that cannot leave": (
@@ -233,7 +239,11 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_partitions(partition(replicas=(1,), in_sync=(1,))),
         of_partitions(partition(leader=None, in_sync=())),
     ),
-    "Stalled partitions": (replace(WELL, partitions=None),),
+    "Stalled partitions": (
+        replace(WELL, partitions=None),
+        of_partitions(partition(leader=None, in_sync=(), is_stalled=True)),
+        of_partitions(partition(number=3, is_stalled=True), moves=(_JOINT,)),
+    ),
     "Groups without a quorum": (
         of_moves(moving()),
         of_moves(moving(away=(4,))),

@@ -97,3 +97,22 @@ def test_a_move_that_takes_longer_than_its_time_out_is_said_to_go_on(
         "raftka: not done within 2 s: 1 to be moved: orders/0 is copying, and waits until nodes [3] catch up; it goes"
         " on, and the same command waits again"
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["move", "orders/0", "--to", "2,3"], "orders/0: moves to 2,3, but not before "),
+        (["cancel", "orders/0"], "orders/0: goes back to where it was, but not before "),
+        (["cancel", "orders/0", "--dry-run"], "orders/0: would go back to where it was, but not before "),
+    ],
+)
+def test_a_move_of_a_group_that_can_decide_nothing_says_until_what_it_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    until = "a majority of the voters 2,6,7 answers: brokers 6,7 do not"
+    monkeypatch.setattr(
+        move_wait, "ask_verb", lambda *_: {"waits_for": WAITS, "partitions": [{**row(), "waits_for": until}]}
+    )
+    assert run(["partition", *arguments]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{said}{until}"

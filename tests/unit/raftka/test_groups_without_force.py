@@ -85,8 +85,18 @@ def test_a_group_whose_new_voters_died_before_the_joint_could_commit_waits_and_g
                 found, body = await ports.ask("/v1/brokers/3/retire-directory", document)
                 assert (found, [each["partition"] for each in body["without_majority"]]) == (status, ["t-0"])
             assert body["error"] == "WITHOUT_MAJORITY"
+            assert body["without_majority"][0]["why"] == "no majority of the voters 3 answers: broker 3 does not"
+            _, body = await ports.ask("/v1/brokers/1/decommission", {})
+            wait = "its move, which waits until a majority of the voters 3 answers: broker 3 does not"
+            assert body["waiting"] == [{"partition": "t-0", "why": wait}]
+            assert f"1 waits: t-0 for {wait}" in body["waits_for"]
+            assert (await ports.ask("/v1/brokers/1/recommission", {}))[0] == 200
             # A cancellation needs the new voters as well: nothing is guessed.
-            assert (await ports.ask("/v1/moves/cancel", {"all": True}))[0] == 200
+            for document in ({"dry_run": True}, {}):
+                status, body = await ports.ask("/v1/moves/cancel", {"all": True, **document})
+                assert (status, [each["waits_for"] for each in body["partitions"]]) == (200, [row["waits_for"]])
+            status, body = await ports.ask("/v1/moves", {"moves": [_moving("t", 0, [2])], "dry_run": True})
+            assert (status, body["partitions"][0]["waits_for"]) == (200, row["waits_for"])
             await _named(ports, lambda row: row["is_cancelled"] and row["lost_voter_sets"] == [[3]])
             assert _configuration(cluster[1]).is_joint
             await cluster.start(3)

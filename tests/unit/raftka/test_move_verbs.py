@@ -40,7 +40,7 @@ def test_a_partition_moves_and_events_tell_so_and_a_dry_run_moves_nothing(tmp_pa
             wanted = {"moves": [_moving("t", 0, target)]}
             status, body = await ports.ask("/v1/moves", {**wanted, "dry_run": True}, at=2)
             assert (status, body["dry_run"], body["waits_for"]) == (200, True, "")
-            assert body["partitions"] == [{**_moving("t", 0, target), "error": None, "message": None}]
+            assert body["partitions"] == [{**_moving("t", 0, target), "error": None, "message": None, "waits_for": ""}]
             assert await ports.moves(at=2) == []
             assert all(topic.move_of(0) is None for topic in topics(ports.cluster))
             status, body = await ports.ask("/v1/moves", wanted, at=3)
@@ -123,6 +123,28 @@ def test_a_moving_group_whose_voters_cannot_form_a_quorum_is_named_by_every_brok
             assert "majority" in found["waits_for"]
             (finding,) = await _quorum_finding(ports, at)
             assert (finding["level"], "t-0" in finding["words"]) == ("problem", True)
+
+    run(test, seconds=60)
+
+
+def test_a_move_of_a_group_without_a_majority_says_so_and_others_do_not(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            before, _ = await _created(cluster, replication_factor=2)
+            at = before[0]
+            rest = sorted({1, 2, 3, 4} - {*before})
+            wanted = {"moves": [_moving("t", 0, rest)]}
+            status, body = await ports.ask("/v1/moves", {**wanted, "dry_run": True}, at=at)
+            assert (status, body["partitions"][0]["waits_for"]) == (200, "")
+            await cluster.stop(before[1])
+            await until(lambda: not cluster[at].is_alive(before[1]))
+            voters = ",".join(map(str, sorted(before)))
+            until_then = f"a majority of the voters {voters} answers: broker {before[1]} does not"
+            for document in ({**wanted, "dry_run": True}, wanted):
+                await until(cluster.has_controller)
+                status, body = await ports.ask("/v1/moves", document, at=at)
+                assert (status, body["partitions"][0]["waits_for"]) == (200, until_then)
 
     run(test, seconds=60)
 
