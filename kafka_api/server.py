@@ -93,6 +93,11 @@ class KafkaServer:
         """How far the groups that are kept here are behind."""
         return self._groups.lags
 
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        """What coordinates the transactional ids that are kept here."""
+        return self._transactions
+
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port.
 

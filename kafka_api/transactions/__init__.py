@@ -12,5 +12,6 @@ Around it:
 - kept_transactions: the ids of one partition while this broker leads it in one term
 - held_transaction: one id there: its machine, who waits for it, its write
 - marker_sender: the markers of decided transactions on their way
+- transaction_counts: what the coordinator has done, for metrics
 - options: bounds and times
 """

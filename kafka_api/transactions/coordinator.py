@@ -21,6 +21,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.transactions.held_transaction import Step
 from kafka_api.transactions.kept_transactions import CoordinatorMeans, KeptTransactions
 from kafka_api.transactions.options import TransactionOptions
+from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Answer, Identity, Verified
 from runtime.gate import Gate
 
@@ -54,6 +55,16 @@ class TransactionCoordinator(CoordinatorOffice[KeptTransactions]):
     def options(self) -> TransactionOptions:
         """Those in force now."""
         return self._in_force.current.transactions
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """What it has done since the broker's start."""
+        return self._means.counts
+
+    @property
+    def id_count(self) -> int:
+        """How many transactional ids are kept here and can be asked for."""
+        return sum(kept.id_count for kept in self._active.values() if kept.is_loaded)
 
     @property
     def level(self) -> int:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 from cluster.transactions.records import StoredTransaction
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.transactions.transaction import Transaction
+from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Answer, Later, Verified, Write
 from model.control_batch import Prepare
 from model.ids import NO_INDEX, Index
@@ -64,6 +65,11 @@ class Owner(Protocol):
 
     def changed(self, held: "HeldTransaction") -> None:
         """A write of the id has ended: markers may be due, or a time-out has to be watched."""
+        ...
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """Of this broker."""
         ...
 
     @property
@@ -181,6 +187,7 @@ class HeldTransaction:
             self.written_index = outcome
             self.marker_pause = 0.0
             answer = self.machine.write_committed(self._owner.place(outcome))
+            self._owner.counts.count_decision(self.machine.state)
         elif outcome.is_certain:
             answer = self.machine.write_failed(outcome.error)
         else:

@@ -13,7 +13,7 @@ import contextlib
 import heapq
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, islice
 
 from cluster.errors import ClusterError
@@ -30,6 +30,7 @@ from kafka_api.transactions.held_transaction import HeldTransaction, Step, Write
 from kafka_api.transactions.marker_sender import MarkerSender
 from kafka_api.transactions.options import TransactionOptions
 from kafka_api.transactions.transaction import Transaction
+from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Answer, Later, Verified, Write
 from model.control_batch import Prepare
 from model.ids import Index
@@ -51,6 +52,8 @@ _LOOKED_AT = 8
 _FORGOTTEN_AT_ONCE = 1000
 # A full table is looked at again after so many seconds if nothing was old enough.
 _ROOM_PAUSE = 10.0
+# What the producer that was replaced is answered, by the version of its request.
+_FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _logger = logging.getLogger("kafka.transactions")
 
 
@@ -62,11 +65,13 @@ class CoordinatorMeans:
         node: This broker.
         options: Those in force now.
         gate: Owns background tasks.
+        counts: What the broker has done in all terms.
     """
 
     node: Node
     options: Callable[[], TransactionOptions]
     gate: Gate
+    counts: TransactionCounts = field(default_factory=TransactionCounts)
 
 
 class KeptTransactions:
@@ -93,7 +98,7 @@ class KeptTransactions:
         self._no_room_until = 0.0
         # Without a deadline: what has become of a record is known, or the term is over.
         self._writes = SharedWrites(partition, self.term, TRANSACTIONS_LEVEL, None, self.now_ms, _failure)
-        self.markers = MarkerSender(means.node.markers.send, self.term, self.now_ms, means.gate)
+        self.markers = MarkerSender(means.node.markers.send, self.term, self.now_ms, means.gate, means.counts)
 
     @property
     def options(self) -> TransactionOptions:
@@ -158,6 +163,8 @@ class KeptTransactions:
         if isinstance(answer, Answer) and answer.error is ErrorCode.POLICY_VIOLATION and await self._make_room():
             answer = await self._ask(transactional_id, step)
         assert answer is not None, "a request has an answer"
+        if isinstance(answer, Answer) and answer.error in _FENCED:
+            self.counts.fenced += 1
         return answer
 
     async def _ask(self, transactional_id: str, step: Step) -> Answer | Verified | None:
@@ -206,6 +213,11 @@ class KeptTransactions:
     def now_ms(self) -> int:
         """Return the wall clock's time."""
         return self._means.node.env.wall_clock.now_ms()
+
+    @property
+    def counts(self) -> TransactionCounts:
+        """What the broker has done in all terms."""
+        return self._means.counts
 
     @property
     def busy_wait(self) -> float:
@@ -288,6 +300,7 @@ class KeptTransactions:
         outcome = held.machine.time_out(now_ms, level)
         if isinstance(outcome, Write):
             _logger.info("transactional id %s: its transaction has timed out", held.transactional_id[:100])
+            self.counts.timed_out += 1
             held.begin(outcome)
         elif outcome is Later.WAIT:
             self._arm(held, now_ms + self.options.busy_wait_ms)
@@ -297,6 +310,7 @@ class KeptTransactions:
             self._watch(held)
 
     async def _time_out_with_new_id(self, held: HeldTransaction, level: int) -> None:
+        self.counts.timed_out += 1
         await held.ask(lambda machine, now_ms, fresh_id: machine.time_out(now_ms, level, fresh_id))
         if not self._is_ended:
             # Where it was refused, it is tried again.

@@ -17,6 +17,7 @@ from cluster.transactions.admission import PartitionName
 from cluster.transactions.markers import TRANSACTIONS_MAX, DecidedTransaction, MarkerResult
 from cluster.transactions.records import TopicPartition
 from kafka_api.transactions.held_transaction import HeldTransaction
+from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Markers
 from model.ids import Term
 from runtime.gate import Gate
@@ -38,10 +39,14 @@ class MarkerSender:
         term: Of the coordinator.
         now_ms: The wall clock.
         gate: Owns the rounds.
+        counts: Where markers are counted.
     """
 
-    def __init__(self, send: Send, term: Term, now_ms: Callable[[], int], gate: Gate) -> None:
+    def __init__(
+        self, send: Send, term: Term, now_ms: Callable[[], int], gate: Gate, counts: TransactionCounts
+    ) -> None:
         self._send = send
+        self._counts = counts
         self._coordinator_epoch = term % 2**31
         self._now_ms = now_ms
         self._gate = gate
@@ -95,6 +100,7 @@ class MarkerSender:
     async def _round(self, taken: Sequence[HeldTransaction]) -> None:
         found = [(held, held.machine.markers()) for held in taken]
         asked = [(held, markers) for held, markers in found if markers is not None]
+        self._count(asked)
         try:
             # One that is decided without partitions needs no marker.
             results = await self._send([self._decided(each) for _, each in asked], _ROUND_TIMEOUT) if asked else []
@@ -109,6 +115,14 @@ class MarkerSender:
         for held in taken:
             self._go_on(held)
         self._look_soon()
+
+    def _count(self, asked: Sequence[tuple[HeldTransaction, Markers]]) -> None:
+        for held, markers in asked:
+            # Without a pause it is the first round of this decision.
+            if held.marker_pause:
+                self._counts.markers_resent += len(markers.partitions)
+            else:
+                self._counts.markers_sent += len(markers.partitions)
 
     def _decided(self, markers: Markers) -> DecidedTransaction:
         return DecidedTransaction(

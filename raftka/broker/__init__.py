@@ -17,7 +17,8 @@
 * `exit_codes`      with what the process ends: whether a restart can help.
 * `event_json`      events as the admin port tells them.
 * `health`          what this broker finds wrong with the cluster; `stall_watch`: what commits nothing;
-                    `leader_memory`: when partitions last had a leader.
+                    `leader_memory`: when partitions last had a leader; `transaction_watch`: for how long transactions
+                    have been open.
 * `file_limits`     open files and sockets: the limit, and who gets what of it.
 * `memory_limit`    how much memory there is.
 * `loop_errors`     what ends the broker, and what does not.
@@ -28,7 +29,7 @@
 * `service_manager` READY=1 and signs of life for systemd (sd_notify).
 * `metrics`         what is measured of the node, for Prometheus; `kafka_metrics`: of the Kafka listener;
                     `partition_metrics`: of partitions; `group_lag_metrics`: of groups; `call_metrics`: of calls;
-                    `move_metrics`: of moves.
+                    `move_metrics`: of moves; `transaction_metrics`: of transactions.
 * `metric_rows`     what these yield; `exposition` writes it, and `scrapes` does so in slices and answers.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.

@@ -53,6 +53,7 @@ from raftka.broker.scrapes import Scrapes
 from raftka.broker.service_manager import ServiceManager
 from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import Starting, contact_phase, node_phase
+from raftka.broker.transaction_watch import TransactionWatch
 from raftka.broker.verb_table import VERBS
 from raftka.config import BrokerConfig
 from raftka.config_options import BY_KEY
@@ -213,7 +214,7 @@ class Broker:
         dynamic.add_listener(lambda _: server.change_options(options_of_server()))
         node.controller.members.add_listener(lambda: server.change_options(options_of_server()))
         kafka_port = await server.start(config.kafka_address, config.kafka_port)
-        self._stalls = StallWatch(node)
+        self._stalls = StallWatch(node, TransactionWatch(lambda: config.transaction_max_timeout_ms / 1000))
         self._stalls.start()
         scrapes = Scrapes(row_sources(node, self._server, self._watch, self._stalls))
         self._admin.serve(node, statuses, self._stalls, scrapes)

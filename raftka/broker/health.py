@@ -2,12 +2,16 @@
 
 {"node_id": N, "worst": LEVEL, "findings": [{"level", "what", "words", "cause", "cure"}],
  "broker": {"version", "disk_spare_bytes", "stalled": [[topic, partition]], "events_lost", "events_span",
-            "features": {name: highest}, "levels": {name: level}, "unleft": [[partition, why]]}}
+            "features": {name: highest}, "levels": {name: level}, "unleft": [[partition, why]],
+            "transactions": [{"topic", "partition", "producer_id", "epoch", "first_offset", "open_seconds",
+                              "max_seconds"}]}}
 
-`broker` holds what only this broker knows: `raftka doctor` puts it into its own picture.
+`broker` holds what only this broker knows: `raftka doctor` puts it into its own picture. `transactions` are those that
+have been open for longest in partitions that it leads.
 """
 
 import asyncio
+import heapq
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -35,6 +39,7 @@ from raftka.health.picture import (
     PartitionPicture,
     Picture,
     TopicPicture,
+    TransactionPicture,
 )
 from raftka.health.refusals import RefusedLink
 from raftka.health.rules import RULES, in_order
@@ -42,6 +47,8 @@ from raftka.version import installed_version
 
 # Other tasks run after so many partitions.
 _PARTITIONS_PER_STEP = 100
+# Those that have been open for longest.
+_TRANSACTIONS_MAX = 20
 # So long everybody who asks gets the same answer.
 _KEPT_SECONDS = 1.0
 
@@ -112,6 +119,7 @@ class HealthReader:
                     "features": own.features,
                     "levels": own.levels,
                     "unleft": own.unleft,
+                    "transactions": [_transaction_row(each) for each in own.transactions],
                 },
             }
         ).encode()
@@ -225,7 +233,20 @@ class HealthReader:
             events_lost=lost,
             events_span=span,
             unleft=tuple(node.backend.unleft.items()),
+            transactions=self._transactions(),
             **self._features(told_features(node.options.features)),
+        )
+
+    def _transactions(self) -> tuple[TransactionPicture, ...]:
+        now, watch = asyncio.get_running_loop().time(), self._stalls.transactions
+        oldest = heapq.nsmallest(_TRANSACTIONS_MAX, watch.led(), key=lambda each: each.since)
+        return tuple(
+            TransactionPicture(
+                *(each.partition.topic.name, each.partition.partition),
+                *(each.transaction.producer_id, each.transaction.epoch, each.transaction.first_offset),
+                *(now - each.since, watch.max_timeout_seconds),
+            )
+            for each in oldest
         )
 
     async def _read_topics(self) -> tuple[tuple[PartitionPicture, ...], tuple[TopicPicture, ...]]:
@@ -263,3 +284,15 @@ class HealthReader:
             retired_voters(topic, number, retired),
             () if move is None else tuple(int(replica.node_id) for replica in move.target),
         )
+
+
+def _transaction_row(each: TransactionPicture) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.number,
+        "producer_id": each.producer_id,
+        "epoch": each.epoch,
+        "first_offset": each.first_offset,
+        "open_seconds": round(each.open_seconds, 3),
+        "max_seconds": each.max_seconds,
+    }

@@ -18,6 +18,7 @@ from raftka.broker.metric_rows import SAMPLES_PER_SLICE, Row, Rows, RowSource
 from raftka.broker.move_metrics import MoveCollector
 from raftka.broker.partition_metrics import ClusterCollector, PartitionCollector, ReplicaCollector
 from raftka.broker.stall_watch import StallWatch
+from raftka.broker.transaction_metrics import TransactionCollector
 from raftka.monitoring.catalogue import Path
 from raftka.version import installed_version
 from runtime.clock import WallClock
@@ -37,6 +38,7 @@ def row_sources(
             MoveCollector(node),
             KafkaCollector(server),
             GroupLagCollector(server.group_lags),
+            TransactionCollector(server.transactions, stalls.transactions),
             CallCollector(node.groups.call_figures),
             NodeCollector(node),
         ),

@@ -1,10 +1,14 @@
-"""Which partitions are stalled (`cluster.health_counts`), and which have a leader, looked up in steps."""
+"""Which partitions are stalled (`cluster.health_counts`), which have a leader, and what is open there.
+
+They are looked up in steps, for metrics and findings.
+"""
 
 import asyncio
 
 from cluster.node import Node
 from model.ids import GroupId
 from raftka.broker.leader_memory import LeaderMemory
+from raftka.broker.transaction_watch import TransactionWatch
 from runtime.gate import Gate
 
 _LOOK_SECONDS = 1.0
@@ -12,10 +16,15 @@ _PARTITIONS_PER_STEP = 100
 
 
 class StallWatch:
-    """Looks at every partition once a second."""
+    """Looks at every partition once a second.
 
-    def __init__(self, node: Node) -> None:
+    Attributes:
+        transactions: What is open there, and for how long.
+    """
+
+    def __init__(self, node: Node, transactions: TransactionWatch | None = None) -> None:
         self._node = node
+        self.transactions = transactions or TransactionWatch()
         self._stalled: set[GroupId] = set()
         self.leaders = LeaderMemory()
         self._gate = Gate("stall-watch")
@@ -48,8 +57,10 @@ class StallWatch:
             self.leaders.is_missed(partition.group, loop.time(), has_leader=has_leader)
             if self._node.health.is_stalled(partition, loop.time()):
                 stalled.add(partition.group)
+            self.transactions.look_at(partition, loop.time())
             if number % _PARTITIONS_PER_STEP == 0:
                 await asyncio.sleep(0)
         self._stalled = stalled
         self.leaders.keep(seen)
+        self.transactions.end_look()
         self._node.health.forget_deleted()

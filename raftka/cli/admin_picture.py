@@ -14,7 +14,7 @@ from typing import Any
 from raftka.admin_client import AdminError, get_json, read_date
 from raftka.config import parse_address
 from raftka.health.findings import Finding, Level, from_json
-from raftka.health.picture import BoundFill, BrokerPicture, MemberPicture, MovePicture
+from raftka.health.picture import BoundFill, BrokerPicture, MemberPicture, MovePicture, TransactionPicture
 from raftka.health.reasons import explain
 
 HEALTH = "/v1/health"
@@ -70,7 +70,7 @@ def read_readiness(admin: str, broker: BrokerPicture, seconds: float = 2.0) -> B
 
 
 def read_details(admin: str, broker: BrokerPicture) -> tuple[BrokerPicture, list[tuple[str, int]]]:
-    """Return the broker with its bounds, clock, disk, version and events, and the partitions that it says are stalled.
+    """Return the broker with its bounds, clock, disk, version, events and transactions, and what it says is stalled.
 
     What it does not answer stays unknown.
     """
@@ -88,10 +88,19 @@ def read_details(admin: str, broker: BrokerPicture) -> tuple[BrokerPicture, list
             features=_levels(own.get("features")),
             levels=_levels(own.get("levels")),
             unleft=tuple((str(name), str(why)) for name, why in own.get("unleft") or ()),
+            # A broker of an older version does not tell them.
+            transactions=tuple(_transaction(row) for row in own.get("transactions") or ()),
         )
     except _MALFORMED:
         return broker, []
     return told, stalled
+
+
+def _transaction(row: Any) -> TransactionPicture:
+    return TransactionPicture(
+        *(str(row["topic"]), int(row["partition"]), int(row["producer_id"]), int(row["epoch"])),
+        *(int(row["first_offset"]), float(row["open_seconds"]), float(row["max_seconds"])),
+    )
 
 
 def _levels(found: Any) -> dict[str, int] | None:

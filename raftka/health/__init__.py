@@ -5,6 +5,7 @@
 * `broker_rules` those that look at one broker after the other.
 * `move_rules` those about partitions that are being moved, and about features.
 * `member_rules` those about brokers that are drained, emptied or replaced, and about raft0's voters.
+* `transaction_rules` those about transactions that nobody ends.
 * `reasons`   causes and cures behind the reason of a broker that is not ready.
 * `refusals`  a handshake that one broker refused, in words.
 * `findings`  a finding: level, what, words, cause, cure.

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 # The newest entries of a partition are not committed for so long, and nothing was meanwhile: it is stalled.
 STALLED_SECONDS = 10.0
+# So much later than any producer may ask for, a transaction must have ended: its markers may need a failover.
+HANGING_MARGIN_SECONDS = 60.0
 # What names the throttled replicas of a topic, and the rates at which a broker copies them.
 THROTTLED_KEYS = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 RATE_KEYS = ("follower.replication.throttled.rate", "leader.replication.throttled.rate")
@@ -64,6 +66,32 @@ class MemberPicture:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionPicture:
+    """A transaction that is open in a partition, as the partition's leader says.
+
+    Attributes:
+        topic, number: The partition.
+        producer_id, epoch: Whose it is.
+        first_offset: Of its first record; readers at read_committed wait there, or before it.
+        open_seconds: For how long at least it has been open.
+        max_seconds: For how long any producer may keep one open (transaction.max.timeout.ms).
+    """
+
+    topic: str
+    number: int
+    producer_id: int
+    epoch: int
+    first_offset: int
+    open_seconds: float
+    max_seconds: float
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its coordinator should have ended it, whatever its producer has asked for."""
+        return self.open_seconds > self.max_seconds + HANGING_MARGIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerPicture:
     """One broker.
 
@@ -97,6 +125,7 @@ class BrokerPicture:
         unleft: Partitions that were moved elsewhere and cannot leave it, with what the disk says.
         member: What raft0's table has of it; None: not known.
         throttles: Those of RATE_KEYS that are set on it while it runs, or on all brokers.
+        transactions: Those that have been open for longest in partitions that it leads; only it knows them.
     """
 
     node_id: int
@@ -125,6 +154,7 @@ class BrokerPicture:
     unleft: tuple[tuple[str, str], ...] = ()
     member: MemberPicture | None = None
     throttles: tuple[str, ...] = ()
+    transactions: tuple[TransactionPicture, ...] = ()
 
     @property
     def is_lost(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from raftka.counted import counted
-from raftka.health import broker_rules, member_rules, move_rules
+from raftka.health import broker_rules, member_rules, move_rules, transaction_rules
 from raftka.health.findings import Finding, Level, ok
 from raftka.health.picture import PartitionPicture, Picture
 
@@ -360,6 +360,7 @@ RULES = (
     Rule("Under-replicated partitions", check_replicas),
     Rule("Refused writes", check_writes),
     Rule("Stalled partitions", check_stalled),
+    Rule("Hanging transactions", transaction_rules.check_hanging),
     Rule("Groups without a quorum", move_rules.check_quorums),
     Rule("Moves without progress", move_rules.check_moves),
     Rule("Replicas that cannot leave", move_rules.check_unleft),

@@ -230,6 +230,15 @@ ALERTS = (
         ("raftka partition list", "raftka dev restart N"),
     ),
     Alert(
+        "RaftkaTransactionHangs",
+        "raftka_hanging_transactions > 0",
+        *("1m", _WARNING, "{{ $value }} transaction(s) hang in partitions that " + _INSTANCE + " leads."),
+        "The coordinator of a transaction does not know it, does not reach the partition's leader, or is away: the"
+        " partition of `__transaction_state` has no leader. Readers at read_committed wait in front of it.",
+        "`raftka doctor` names partition, producer and first offset, and says how to end the transaction.",
+        ("raftka doctor",),
+    ),
+    Alert(
         "RaftkaServerErrors",
         'increase(raftka_kafka_errors_total{code="UNKNOWN_SERVER_ERROR"}[5m]) > 0',
         *("0s", _WARNING, _INSTANCE + " has answered {{ $labels.api }} with UNKNOWN_SERVER_ERROR."),

@@ -282,6 +282,65 @@ _GROUPS = (
     ),
 )
 
+_TRANSACTIONS = (
+    Family(
+        *("raftka_open_transactions", _GAUGE, "", "Transactions that are open in partitions led here."),
+        "it grows steadily: producers begin more transactions than they end",
+    ),
+    Family(
+        *("raftka_oldest_transaction_seconds", _GAUGE, "seconds"),
+        "For how long, at least, the oldest of them has been open: since this broker saw it first. 0 if there is none.",
+        "above what producers need: readers at read_committed wait for it",
+    ),
+    Family(
+        *("raftka_hanging_transactions", _GAUGE, ""),
+        "Transactions open for a minute longer than transaction.max.timeout.ms, up to 10 of a partition.",
+        "above 0: readers at read_committed wait for ever; `raftka doctor` names them",
+    ),
+    Family(
+        *("raftka_stable_offset_lag_max", _GAUGE, ""),
+        "The largest distance in offsets from a last stable offset to the high watermark, over partitions led here.",
+        "how far readers at read_committed are behind the others",
+    ),
+    Family(
+        *("raftka_stable_offset_lag_partitions", _GAUGE, ""),
+        "Partitions led here whose last stable offset is below the high watermark.",
+        "as above",
+    ),
+    Family(
+        *("raftka_transactional_ids", _GAUGE, "", "Transactional ids that this broker keeps as their coordinator."),
+        "it grows steadily: clients choose new ids again and again",
+    ),
+    Family(
+        *("raftka_transactions_committed_total", _COUNTER, "", "Transactions whose commit was decided here."),
+        "the rate of transactions",
+    ),
+    Family(
+        *("raftka_transactions_aborted_total", _COUNTER, "", "Transactions whose abort was decided here."),
+        "near the rate of commits: producers fail again and again",
+    ),
+    Family(
+        *("raftka_transactions_timed_out_total", _COUNTER, ""),
+        "Aborts that were begun here because a transaction was open for longer than its producer had asked for.",
+        "it rises: producers die in transactions, or need longer than their transaction.timeout.ms",
+    ),
+    Family(
+        *("raftka_transaction_markers_sent_total", _COUNTER, ""),
+        "Markers that leaders were asked for the first time.",
+        "the load of decisions",
+    ),
+    Family(
+        *("raftka_transaction_markers_resent_total", _COUNTER, ""),
+        "Markers that leaders were asked for again: they were away, or did not answer in time.",
+        "it rises without a leader change: a partition has no leader, and its transactions cannot end",
+    ),
+    Family(
+        *("raftka_producers_fenced_total", _COUNTER, ""),
+        "Requests refused here because a newer producer with the same transactional id has come.",
+        "it rises steadily: two applications use the same transactional id",
+    ),
+)
+
 _CALLS = (
     Family(
         *("raftka_replicate_seconds", _HISTOGRAM, "seconds"),
@@ -626,6 +685,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Topics": _TOPICS,
     "Clients": _CLIENTS,
     "Consumer groups": _GROUPS,
+    "Transactions": _TRANSACTIONS,
     "Calls by kind of entry": _CALLS,
     "The disk": _DISK,
     "The process": _PROCESS,

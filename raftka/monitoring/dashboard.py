@@ -85,6 +85,17 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel("Connections", {"{{instance}}": "raftka_kafka_connections"}),
     ),
+    "Transactions": (
+        Panel(
+            "Transactions",
+            {
+                "committed": f"sum({_rate('raftka_transactions_committed_total')})",
+                "aborted": f"sum({_rate('raftka_transactions_aborted_total')})",
+            },
+            _PER_SECOND,
+        ),
+        Panel("Oldest open transaction", {"{{instance}}": "raftka_oldest_transaction_seconds"}, _SECONDS),
+    ),
     "Brokers": (
         Panel("CPU", {"{{instance}}": _rate("process_cpu_seconds_total") + OF_RAFTKA}),
         Panel("Memory", {"{{instance}}": "process_resident_memory_bytes" + OF_RAFTKA}, _BYTES),

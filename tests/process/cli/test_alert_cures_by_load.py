@@ -258,7 +258,7 @@ SAYS = {
 
 @of_alerts(
     *("RaftkaSlowDisk", "RaftkaElectionStorm", "RaftkaServerErrors", "RaftkaDamagedLink", "RaftkaDamagedSnapshots"),
-    *("RaftkaSnapshotsRefused", "RaftkaClockOff"),
+    *("RaftkaSnapshotsRefused", "RaftkaClockOff", "RaftkaTransactionHangs"),
 )
 def test_the_cure_of_an_alert_that_is_not_made_here_is_typed(operator: Operator, cures: Cures) -> None:
     operator.wait_no_problem()

@@ -53,6 +53,7 @@ SERIES: dict[str, list[Series]] = {
     "RaftkaDiskFull": [gauge(_of("raftka_disk_spare_bytes"), -4096, 5e9)],
     "RaftkaGroupLagGrows": [Series(_of("raftka_group_lag_records", _GROUP), f"20000+100x{_BAD} 0x{_GOOD}")],
     "RaftkaGroupLagUnknown": [gauge(_of("raftka_group_lag_unknown_partitions", _GROUP), 2, 0)],
+    "RaftkaTransactionHangs": [gauge(_of("raftka_hanging_transactions"), 1, 0)],
     "RaftkaDiskHangs": [gauge(_of("raftka_disk_in_doubt"), 1, 0)],
     "RaftkaDiskStalls": [
         rising(_of("raftka_raft_append_stalls_total"), 0),

@@ -17,6 +17,7 @@ from raftka.health.picture import (
     PartitionPicture,
     Picture,
     TopicPicture,
+    TransactionPicture,
 )
 from raftka.health.rules import RULES, Rule, in_order
 
@@ -90,6 +91,17 @@ def of_moves(*moves: MovePicture) -> Picture:
     return replace(WELL, moves=moves)
 
 
+def opened(**changes: object) -> TransactionPicture:
+    """Return a transaction that hangs."""
+    hangs = TransactionPicture("orders", 3, 4_001, 7, 120, 1_800.0, 900.0)
+    return replace(hangs, **changes)  # type: ignore[arg-type]
+
+
+def of_transactions(*transactions: TransactionPicture) -> Picture:
+    """Return WELL with these transactions, in partitions that broker 1 leads."""
+    return of_brokers(broker(1, transactions=transactions))
+
+
 _JOINT = moving(state="leaderless", lost_voter_sets=((4, 5, 6),), away=(5, 6), idle_seconds=900.0)
 _THROTTLED = TopicPicture("orders", 2, throttles=THROTTLED_KEYS)
 _STUCK = moving(waits_for="nodes [4] catch up", idle_seconds=1_260.0)
@@ -138,6 +150,11 @@ FIRES: dict[str, tuple[Picture, ...]] = {
             of_brokers(_LOST, broker(3, answers=False, runs=None, is_ready=None)),
             partitions=(partition(is_stalled=True),),
         ),
+    ),
+    "Hanging transactions": (
+        of_transactions(opened()),
+        of_transactions(opened(topic="__consumer_offsets")),
+        of_transactions(*(opened(number=number) for number in range(5))),
     ),
     "Groups without a quorum": (
         of_moves(_JOINT),
@@ -244,6 +261,7 @@ QUIET: dict[str, tuple[Picture, ...]] = {
         of_partitions(partition(leader=None, in_sync=(), is_stalled=True)),
         of_partitions(partition(number=3, is_stalled=True), moves=(_JOINT,)),
     ),
+    "Hanging transactions": (of_transactions(opened(open_seconds=959.0)), of_transactions(opened(max_seconds=1_800.0))),
     "Groups without a quorum": (
         of_moves(moving()),
         of_moves(moving(away=(4,))),

@@ -135,6 +135,7 @@ def test_what_only_the_broker_knows_comes_from_its_health(serve: Serve) -> None:
     broker, stalled = read_details(admin, BrokerPicture(1))
     assert (broker.version, broker.disk_spare_bytes, broker.events_lost, broker.events_span) == ("1.2", -7, 5, 1.5)
     assert stalled == [("t-x", 3)]
+    assert broker.transactions == ()
     assert broker.clock_offset is not None
 
 

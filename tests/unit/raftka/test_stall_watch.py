@@ -26,7 +26,9 @@ class Watched:
 
     def __init__(self, monkeypatch) -> None:
         self.now = 100.0
-        self.partition = SimpleNamespace(group=GroupId("g"), is_in_office=True, gauges=SimpleNamespace())
+        self.partition = SimpleNamespace(
+            group=GroupId("g"), is_in_office=True, gauges=SimpleNamespace(), transactional=None
+        )
         self.newest_leader = ME
         self.partitions = Partitions({"g": self.partition})
         self.leader = SimpleNamespace(node_id=ME)

@@ -10,6 +10,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.transactions.held_transaction import HeldTransaction, WriteFailure
 from kafka_api.transactions.marker_sender import MarkerSender
 from kafka_api.transactions.transaction import Transaction
+from kafka_api.transactions.transaction_counts import TransactionCounts
 from model.control_batch import MarkerType, Prepare
 from model.ids import Index, Term
 from runtime.gate import Gate
@@ -25,7 +26,8 @@ class Coordinator:
 
     def __init__(self):
         self.gate = Gate("markers")
-        self.sender = MarkerSender(self.send, Term(7), self.now_ms, self.gate)
+        self.counts = TransactionCounts()
+        self.sender = MarkerSender(self.send, Term(7), self.now_ms, self.gate, self.counts)
         self.messages = []
         self.written = []
         self.pauses = []
@@ -131,6 +133,7 @@ async def test_only_what_is_missing_is_sent_again_with_growing_pauses(coordinato
     assert [list(message[0].partitions) for message in coordinator.messages[1:]] == [[TopicPartition("t", 1)]] * 3
     # 20 ms, and twice as long each time.
     assert held.marker_pause >= 0.08
+    assert (coordinator.counts.markers_sent, coordinator.counts.markers_resent) == (2, 3)
     assert coordinator.written == []
     coordinator.says = lambda place: MarkerResult.DONE
     await until(lambda: coordinator.written)
