@@ -40,7 +40,8 @@ def test_a_partition_moves_and_events_tell_so_and_a_dry_run_moves_nothing(tmp_pa
             wanted = {"moves": [_moving("t", 0, target)]}
             status, body = await ports.ask("/v1/moves", {**wanted, "dry_run": True}, at=2)
             assert (status, body["dry_run"], body["waits_for"]) == (200, True, "")
-            assert body["partitions"] == [{**_moving("t", 0, target), "error": None, "message": None, "waits_for": ""}]
+            answer = {"is_there": False, "error": None, "message": None, "waits_for": ""}
+            assert body["partitions"] == [{**_moving("t", 0, target), **answer}]
             assert await ports.moves(at=2) == []
             assert all(topic.move_of(0) is None for topic in topics(ports.cluster))
             status, body = await ports.ask("/v1/moves", wanted, at=3)
