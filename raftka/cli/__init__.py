@@ -36,6 +36,7 @@ Commands:
 * `produce`   `raftka produce`, with `record_writer`.
 * `consume`   `raftka consume`, with `assigned_reader`, `group_reader`, `partition_ends` and `record_sink`.
 * `group`     `raftka group`.
+* `txn`       `raftka txn`, with `txn_hanging`.
 * `cluster`   `raftka cluster`, with `cluster_config`, `cluster_features` and `cluster_log_level`.
 * `bench`     `raftka bench`, with `bench_load`.
 * `doctor`    `raftka doctor`, with `machine_checks`, `clock_state`, `cluster_picture` and `admin_picture`.

@@ -10,6 +10,7 @@ _SHOWN_MAX = 8
 _RUNS_ON = "it runs until Ctrl-C"
 _LIVING = "tests of brokers and moves type it, in clusters of their own"
 _NOT_OFFERED = "no version offers level 2 yet"
+_TRANSACTIONS = "tests of transactions type it, in clusters that use them"
 _SPARK = "it starts Spark, which `make test-slow` tests elsewhere"
 
 
@@ -113,6 +114,19 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "partition cancel": (
         Example("raftka partition cancel orders/0", _LIVING),
         Example("raftka partition cancel --all"),
+    ),
+    "txn list": (
+        Example("raftka txn list"),
+        Example("raftka txn list --state Ongoing -f json"),
+    ),
+    "txn describe": (Example("raftka txn describe billing-1", _TRANSACTIONS),),
+    "txn find-hanging": (
+        Example("raftka txn find-hanging"),
+        Example("raftka txn find-hanging --topic orders --max-transaction-timeout 30"),
+    ),
+    "txn abort": (
+        Example("raftka txn abort orders/0 --producer-id 4000 --dry-run", _TRANSACTIONS),
+        Example("raftka txn abort orders/0 --start-offset 1207", _TRANSACTIONS),
     ),
     "cluster info": (Example("raftka cluster info"), Example("raftka cluster info --brokers 127.0.0.1:9092")),
     "cluster health": (Example("raftka cluster health"), Example("raftka cluster health -f json")),

@@ -25,6 +25,7 @@ COMMANDS = {
     "cluster": LazyCommand("raftka.cli.cluster", "app", "Show brokers, health and configuration of a cluster."),
     "broker": LazyCommand("raftka.cli.brokers", "app", "List, drain, empty, replace and remove brokers."),
     "partition": LazyCommand("raftka.cli.partition", "app", "List partitions, and choose who leads them."),
+    "txn": LazyCommand("raftka.cli.txn", "app", "List transactional ids; find and abort hanging transactions."),
     "bench": LazyCommand("raftka.cli.bench", "bench", "Measure the throughput and latency of a cluster."),
     "doctor": LazyCommand("raftka.cli.doctor", "doctor", "Find problems of this machine or cluster."),
     "debug": LazyCommand("raftka.cli.debug", "app", "Read logs offline, collect what helps to find a fault."),

@@ -12,5 +12,6 @@
 * `probe`        what listens at an address that answers as no Kafka broker does.
 * `quorum`       whether so many brokers answer that the cluster can decide anything.
 * `reassigned`   which partitions are being moved, and which replicas of theirs only come.
+* `transactions` transactional ids, and transactions that hang in partitions.
 * `wire`         a client of our own, which shares no line with the brokers.
 """

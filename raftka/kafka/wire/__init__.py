@@ -13,6 +13,7 @@ It speaks one version of each request that it needs. Those of 2.4 are not flexib
 * `feature_requests` features that brokers offer, and the levels that the cluster uses.
 * `election_requests` preferred leaders.
 * `reassignment_requests` partitions that are being moved.
+* `transaction_requests` transactional ids, producers of partitions, and markers.
 * `client`         connections, correlation ids, and where the leaders are.
 * `error_codes`    the codes whose meaning decides what became of an operation.
 """

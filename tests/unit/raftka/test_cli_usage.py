@@ -34,6 +34,7 @@ COMMANDS = (
         "partition cancel",
         "topic alter-replication",
     ),
+    *("txn", "txn list", "txn describe", "txn find-hanging", "txn abort"),
     *("partition transfer-leadership", "bench", "doctor", "check", "chaos", "completion"),
 )
 # Nothing listens there: port 1 needs privileges and is assigned to a protocol that nobody runs.
