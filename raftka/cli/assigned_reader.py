@@ -19,14 +19,17 @@ FETCH_WAIT_MS = 100
 
 
 class AssignedReader:
-    """Reads assigned partitions of one topic into a sink."""
+    """Reads assigned partitions of one topic into a sink; `is_committed`: what committed transactions have written."""
 
-    def __init__(self, brokers: str, topic: str, sink: RecordSink) -> None:
+    def __init__(self, brokers: str, topic: str, sink: RecordSink, *, is_committed: bool = False) -> None:
         self._brokers = brokers
         self._topic = topic
         self._sink = sink
         self._consumer: Consumer = kafka_client.new_consumer(
-            brokers, enable_partition_eof=True, fetch_wait_max_ms=FETCH_WAIT_MS
+            brokers,
+            enable_partition_eof=True,
+            fetch_wait_max_ms=FETCH_WAIT_MS,
+            isolation_level=isolation_level(is_committed=is_committed),
         )
         self._assigned: dict[int, TopicPartition] = {}
         self._ends = PartitionEnds(brokers, topic)
@@ -152,6 +155,11 @@ class AssignedReader:
         """Return the next offset to read, or librdkafka's mark of where reading begins."""
         (position,) = self._consumer.position([self._assigned[partition]])
         return position.offset if position.offset >= 0 else self._assigned[partition].offset
+
+
+def isolation_level(*, is_committed: bool) -> str:
+    """Return librdkafka's word; its own default is read_committed, where Kafka's tools read everything."""
+    return "read_committed" if is_committed else "read_uncommitted"
 
 
 def partition_number(message: "Message") -> int:

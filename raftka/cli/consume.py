@@ -61,6 +61,13 @@ _STORED = "stored"
     metavar="text|json|FORMAT",
     help=f"Output format. text: the values; json: an object per line; or a format: {FORMAT_HELP}.",
 )
+@click.option(
+    "--read-committed",
+    "is_committed",
+    is_flag=True,
+    help="Leave out records of aborted transactions, and read no further than the first open one. [default: print the"
+    " records of all transactions]",
+)
 @brokers_option
 def consume(
     topic: str,
@@ -70,6 +77,7 @@ def consume(
     count: int | None,
     exit_at_end: bool,
     output: str,
+    is_committed: bool,
     brokers: str,
 ) -> None:
     """Print records until Ctrl-C, SIGTERM, or the limit that -n or -e sets. Records of a partition keep their order.
@@ -104,7 +112,7 @@ def consume(
         kafka_client.one_line_errors(brokers),
         sigterm_as_ctrl_c(),
         _until_signal(sink, is_end_wanted=is_end_wanted),
-        _reader(brokers, topic, group, sink, begin, chosen, is_end_wanted=exit_at_end) as reader,
+        _reader(brokers, topic, group, sink, begin, chosen, exit_at_end, is_committed) as reader,
     ):
         reader.run(count, exit_at_end)
 
@@ -133,8 +141,8 @@ def _reader(
     sink: RecordSink,
     begin: Position,
     partitions: list[int],
-    *,
     is_end_wanted: bool,
+    is_committed: bool,
 ) -> Iterator["AssignedReader | GroupReader"]:
     """Have a reader inside; one in a group leaves it, or it would keep its partitions until its session times out."""
     # Imported here: `--help` needs no reader.
@@ -143,9 +151,10 @@ def _reader(
 
     reader: AssignedReader | GroupReader
     if group is None:
-        reader = AssignedReader(brokers, topic, sink)
+        reader = AssignedReader(brokers, topic, sink, is_committed=is_committed)
     else:
-        reader = GroupReader(brokers, topic, group, sink, begins_at_end=begin.anchor is Anchor.END)
+        begins_at_end = begin.anchor is Anchor.END
+        reader = GroupReader(brokers, topic, group, sink, begins_at_end=begins_at_end, is_committed=is_committed)
     try:
         if isinstance(reader, AssignedReader):
             reader.assign(partitions, begin, is_end_wanted=is_end_wanted)

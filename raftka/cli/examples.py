@@ -48,6 +48,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("raftka consume orders -g billing -e"),
         Example("raftka consume orders -o -2 -e -f '%p %o %k: %s\\n'"),
         Example("raftka consume orders -o @-1h30m -e"),
+        Example("raftka consume orders --read-committed -e"),
         Example("raftka consume orders -o end", _RUNS_ON),
     ),
     "group list": (Example("raftka group list"),),

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from raftka.cli.assigned_reader import FETCH_WAIT_MS, POLL_SECONDS, check_passing, partition_number
+from raftka.cli.assigned_reader import FETCH_WAIT_MS, POLL_SECONDS, check_passing, isolation_level, partition_number
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.partition_ends import PartitionEnds
 from raftka.cli.progress import PATIENCE_SECONDS, QuorumWatch, Stopwatch, leader_problem, silence_problem
@@ -21,7 +21,16 @@ _UNSETTLED_MAX = 1_000
 class GroupReader:
     """One member of a consumer group, which reads what it is given into a sink."""
 
-    def __init__(self, brokers: str, topic: str, group: str, sink: RecordSink, *, begins_at_end: bool) -> None:
+    def __init__(
+        self,
+        brokers: str,
+        topic: str,
+        group: str,
+        sink: RecordSink,
+        *,
+        begins_at_end: bool,
+        is_committed: bool = False,
+    ) -> None:
         self._brokers = brokers
         self._topic = topic
         self._group = group
@@ -36,6 +45,7 @@ class GroupReader:
             enable_auto_commit=True,
             enable_auto_offset_store=False,
             auto_offset_reset="latest" if begins_at_end else "earliest",
+            isolation_level=isolation_level(is_committed=is_committed),
         )
         self._assigned: set[int] = set()
         self._ends = PartitionEnds(brokers, topic)
