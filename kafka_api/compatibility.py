@@ -47,7 +47,6 @@ _DIFFERENCES: Mapping[ApiKey, str] = {
 
 # Advertised, and never sent by a client of the tests; anything else is seen from one of them.
 NEVER_SENT: Mapping[ApiKey, str] = {
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "not recorded yet: `kafka-reassign-partitions --execute` sends it",
     ApiKey.CREATE_ACLS: "nobody: DescribeAcls, which kafka-acls sends first, is refused",
     ApiKey.DESCRIBE_TRANSACTIONS: "nobody: FindCoordinator, which clients send first, is refused",
 }

@@ -43,7 +43,7 @@ def _hanging(each: TransactionPicture) -> Finding:
         "transactions",
         f"{each.topic}-{each.number}: the transaction of producer {each.producer_id}, epoch {each.epoch}, has been open"
         f" for {each.open_seconds / 60:.0f} min; {waits}",
-        "see whether its coordinator knows it: raftka txn find-hanging; if it does not, end it: raftka txn abort, with"
-        f" topic {each.topic}, partition {each.number} and first offset {each.first_offset}",
+        "see whether its coordinator knows it: raftka txn find-hanging; if it does not, end it:"
+        f" raftka txn abort {each.topic}/{each.number} --start-offset {each.first_offset}",
         f"{_CAUSE}: it ends each transaction after {each.max_seconds / 60:.0f} min (transaction.max.timeout.ms)",
     )

@@ -86,7 +86,7 @@ async def test_a_hanging_transaction_is_a_finding_of_its_leader_and_of_the_docto
     # A record and a marker lie before it.
     assert f"t-0: the transaction of producer {producer.producer_id}, epoch 1, has been open" in finding.words
     assert finding.words.endswith("readers at read_committed wait at offset 2")
-    assert "raftka txn abort, with topic t, partition 0 and first offset 2" in finding.cure
+    assert "raftka txn abort t/0 --start-offset 2" in finding.cure
     told = json.loads(await reader._judged())
     assert finding.words in [each["words"] for each in told["findings"]]
     monkeypatch.setattr(admin_picture, "get_json", lambda *_: (200, told))

@@ -48,8 +48,6 @@ def test_records_of_committed_transactions_are_told_from_others(dev: DevFolder, 
         assert "three" not in shown, "its transaction is open"
 
 
-# Brokers tell of no aborted transactions in Fetch until `cluster.transactions.aborted` asks storage for their rows.
-@pytest.mark.xfail(strict=True, reason="Fetch names no aborted transactions yet: aborted_in returns no rows")
 def test_records_of_aborted_transactions_are_left_out(dev: DevFolder, producer: Producer) -> None:
     assert dev.client("consume", "orders", "-e", "--read-committed").stdout.split() == ["one"]
 
