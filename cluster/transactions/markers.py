@@ -5,6 +5,10 @@
 A leader that has answered DONE has the marker committed, or has confirmed with a majority that there is nothing to end.
 A request names the term of each leader. A copy that comes late, after another leader has said DONE, is refused by its
 term; one that comes late to the same leadership is known by the log, or by what the leader remembers of its term.
+
+A coordinator that was deposed may look the leaders up after its successor has finished, and then name a newer term. So
+it confirms its own office between the look-up and the first message. If it led after it had seen those terms, its
+successor's messages go to the same terms or to newer ones.
 """
 
 import asyncio
@@ -251,11 +255,12 @@ class Markers:
         return await self.writer.write(request)
 
     async def send(
-        self, decided: Sequence[DecidedTransaction], timeout: float
+        self, decided: Sequence[DecidedTransaction], timeout: float, confirm: Callable[[], Awaitable[bool]]
     ) -> list[dict[PartitionName, MarkerResult]]:
         """Send each marker once; return what became of each, for each transaction. `timeout` is in seconds.
 
         A partition that was deleted is DONE. Where a result is NOT_LEADER or FAILED, send again: it does no harm.
+        `confirm` tells whether the coordinator still leads at the time of its call; if not, nothing is sent.
         """
         results: list[dict[PartitionName, MarkerResult]] = [
             dict.fromkeys(each.partitions, MarkerResult.NOT_LEADER) for each in decided
@@ -268,6 +273,9 @@ class Markers:
                 leader = None if group is None else self._leadership.leader_of(group)
                 if group is not None and leader is not None:
                     by_node.setdefault(leader.node_id, []).append(_Place(number, name, group, Term(leader.term)))
+        # Behind the look-up: a term that is heard of after the confirmation may be newer than a successor (the module).
+        if not by_node or not await confirm():
+            return results
         sent = [
             self._send_some(node, some, decided, results, timeout)
             for node, places in by_node.items()

@@ -19,7 +19,9 @@ from itertools import count, islice
 from cluster.errors import ClusterError
 from cluster.node import Node
 from cluster.partition import Partition
+from cluster.transactions.admission import PartitionName
 from cluster.transactions.level import transactions_level
+from cluster.transactions.markers import DecidedTransaction, MarkerResult
 from cluster.transactions.records import StoredTransaction, TransactionState, encode_record, encoded_size
 from cluster.transactions.transactions_log_state import TransactionsLogState
 from cluster.transactions.transactions_topic import TRANSACTIONS_LEVEL
@@ -98,7 +100,7 @@ class KeptTransactions:
         self._no_room_until = 0.0
         # Without a deadline: what has become of a record is known, or the term is over.
         self._writes = SharedWrites(partition, self.term, TRANSACTIONS_LEVEL, None, self.now_ms, _failure)
-        self.markers = MarkerSender(means.node.markers.send, self.term, self.now_ms, means.gate, means.counts)
+        self.markers = MarkerSender(self._send_markers, self.term, self.now_ms, means.gate, means.counts)
 
     @property
     def options(self) -> TransactionOptions:
@@ -253,13 +255,22 @@ class KeptTransactions:
         """Make sure that this broker has led in this term until now.
 
         A coordinator that was deposed and does not know it must not answer: neither that a partition belongs to a
-        transaction which another one has aborted, nor that a producer is fenced which another one has let in.
+        transaction which another one has aborted, nor that a producer is fenced which another one has let in. Nor must
+        it send a marker: it could end the next transaction.
         """
         try:
             await self.partition.confirm_read(self.partition.begin_read())
         except RaftError as error:
             return coordinator_error(error)
         return ErrorCode.NONE if self.is_current else ErrorCode.NOT_COORDINATOR
+
+    async def _send_markers(
+        self, decided: Sequence[DecidedTransaction], timeout: float
+    ) -> list[dict[PartitionName, MarkerResult]]:
+        return await self._means.node.markers.send(decided, timeout, self._is_confirmed)
+
+    async def _is_confirmed(self) -> bool:
+        return await self.confirm() is ErrorCode.NONE
 
     def changed(self, held: HeldTransaction) -> None:
         """A write of an id has ended: send its markers, watch its time-out, or forget it."""

@@ -35,7 +35,7 @@ class MarkerSender:
     """See the module.
 
     Args:
-        send: `cluster.transactions.markers.Markers.send`.
+        send: `cluster.transactions.markers.Markers.send`; it sends nothing once the coordinator's term is over.
         term: Of the coordinator.
         now_ms: The wall clock.
         gate: Owns the rounds.
@@ -73,7 +73,7 @@ class MarkerSender:
             self._look_soon()
 
     def end(self) -> None:
-        """Begin no round any more; those under way end by themselves and change nothing."""
+        """Begin no round any more; those under way send no further message and change nothing."""
         self._is_ended = True
         if self._timer is not None:
             self._timer.cancel()

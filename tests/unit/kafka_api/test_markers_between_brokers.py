@@ -4,7 +4,7 @@ not."""
 import asyncio
 
 import pytest
-from wire_client import PRODUCE, broker_in, produce_request
+from wire_client import PRODUCE, broker_in, in_office, produce_request
 from wire_cluster import with_brokers
 
 from cluster.transactions.admission import AddToTransactionReply, Admission
@@ -50,7 +50,7 @@ async def end(node, index, kind=MarkerType.COMMIT):
     """Send the marker until a leader has answered, as a coordinator does."""
     decided = DecidedTransaction(PRODUCER, 0, kind, 5, Prepare(3, index), (("t", 0),))
     while True:
-        (results,) = await node.markers.send([decided], 5.0)
+        (results,) = await node.markers.send([decided], 5.0, in_office)
         if results[("t", 0)] is MarkerResult.DONE:
             return
         # A coordinator waits as well: a leader that has changed is not known everywhere at once.
@@ -86,6 +86,48 @@ def test_a_new_leader_knows_what_is_open_and_which_decision_ended_it(tmp_path):
         await until(lambda: old.log_state.transactions.open_of(PRODUCER) is None)
 
     with_brokers(tmp_path, test)
+
+
+@pytest.mark.parametrize("is_confirming", [True, False], ids=["office confirmed", "planted: office not confirmed"])
+def test_a_deposed_coordinator_does_not_end_the_next_transaction(tmp_path, monkeypatch, is_confirming):
+    """Its successor has said that the former transaction is complete, which left nothing in the partition's log."""
+
+    async def test(brokers):
+        cluster, former = brokers.cluster, brokers.cluster[brokers.other]
+        waits, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def catch_up(timeout):
+            waits.set()
+            await goes_on.wait()
+
+        async def office_is_lost():
+            return not is_confirming
+
+        monkeypatch.setattr(former.markers, "_catch_up", catch_up)
+        decided = DecidedTransaction(PRODUCER, 0, MarkerType.COMMIT, 5, Prepare(3, 1), (("t", 0), ("gone", 0)))
+        late = asyncio.ensure_future(former.markers.send([decided], 5.0, office_is_lost))
+        await waits.wait()
+        # The successor's copy finds nothing open. The next transaction begins at another leader.
+        await end(cluster[brokers.leader], 1)
+        old = cluster.leader_of("t")
+        await old.transfer_to(None)
+        await until(lambda: cluster.find_leader("t") not in (None, old))
+        new = cluster.leader_of("t")
+        await begin(new, 0)
+        await until(lambda: knows(former, new))
+        goes_on.set()
+        (results,) = await late
+        assert results[("gone", 0)] is MarkerResult.DONE
+        assert results[("t", 0)] is (MarkerResult.NOT_LEADER if is_confirming else MarkerResult.DONE)
+        assert (new.log_state.transactions.open_of(PRODUCER) is not None) == is_confirming
+
+    with_brokers(tmp_path, test)
+
+
+def knows(node, leader):
+    """Whether a node has heard of the leader of a partition in its term."""
+    told = node.leadership.leader_of(leader.group)
+    return told is not None and told.term == leader.leader_epoch
 
 
 def test_a_leader_that_no_majority_confirms_does_not_say_that_nothing_is_open(tmp_path):
@@ -130,7 +172,7 @@ def test_a_full_disk_refuses_data_and_takes_markers(tmp_path):
             # Again at once: the broker looks at its disk now and then, and finds room there.
             broker.node.groups.limits.disk.update_free(0)
             decided = DecidedTransaction(PRODUCER, 0, MarkerType.COMMIT, 5, Prepare(3, 1), (("t", 0),))
-            (results,) = await broker.node.markers.send([decided], 5.0)
+            (results,) = await broker.node.markers.send([decided], 5.0, in_office)
             assert results[("t", 0)] is MarkerResult.DONE
             assert broker.partition("t").high_watermark == 2
 

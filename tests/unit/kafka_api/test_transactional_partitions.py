@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from wire_client import PRODUCE, broker_in, fetch_request, produce_request
+from wire_client import PRODUCE, broker_in, fetch_request, in_office, produce_request
 
 from cluster.errors import ControllerUnavailableError
 from cluster.transactions.admission import Admission
@@ -68,7 +68,7 @@ async def send(client, *batches, version=PRODUCE, **fields):
 
 
 async def end(broker, kind, index, epoch=0):
-    (results,) = await broker.node.markers.send([decided(kind, index, epoch=epoch)], 5.0)
+    (results,) = await broker.node.markers.send([decided(kind, index, epoch=epoch)], 5.0, in_office)
     return results[("t", 0)]
 
 
@@ -399,7 +399,7 @@ def test_a_marker_is_built_anew_if_another_transaction_begins_before_its_place(t
 def test_a_marker_of_a_partition_that_does_not_exist_is_done(tmp_path, monkeypatch):
     async def test(broker, client, coordinator):
         unknown = decided(MarkerType.COMMIT, 1, ("gone", 0), ("t", 7))
-        (results,) = await broker.node.markers.send([unknown], 5.0)
+        (results,) = await broker.node.markers.send([unknown], 5.0, in_office)
         assert set(results.values()) == {MarkerResult.DONE}
 
     with_broker(tmp_path, monkeypatch, test)
@@ -411,8 +411,41 @@ def test_a_marker_of_an_unknown_topic_is_not_done_while_nobody_says_how_old_the_
             raise ControllerUnavailableError("raft0 has no leader")
 
         monkeypatch.setattr(broker.node.markers, "_catch_up", catch_up)
-        (results,) = await broker.node.markers.send([decided(MarkerType.COMMIT, 1, ("gone", 0))], 5.0)
+        (results,) = await broker.node.markers.send([decided(MarkerType.COMMIT, 1, ("gone", 0))], 5.0, in_office)
         assert set(results.values()) == {MarkerResult.NOT_LEADER}
+
+    with_broker(tmp_path, monkeypatch, test)
+
+
+def test_a_coordinator_looks_leaders_up_before_its_office_is_confirmed_and_sends_behind_that(tmp_path, monkeypatch):
+    async def test(broker, client, coordinator):
+        assert await send(client, batch(0)) == [0]
+        steps = []
+        look_up, write = broker.node.leadership.leader_of, broker.node.markers.writer.write
+
+        def looked_up(group):
+            steps.append("look-up")
+            return look_up(group)
+
+        async def deposed():
+            steps.append("confirm")
+            return False
+
+        async def confirmed():
+            steps.append("confirm")
+            return True
+
+        async def written(request):
+            steps.append("write")
+            return await write(request)
+
+        monkeypatch.setattr(broker.node.leadership, "leader_of", looked_up)
+        monkeypatch.setattr(broker.node.markers.writer, "write", written)
+        (results,) = await broker.node.markers.send([decided(MarkerType.COMMIT, 1)], 5.0, deposed)
+        assert (steps, results[("t", 0)]) == (["look-up", "confirm"], MarkerResult.NOT_LEADER)
+        steps.clear()
+        (results,) = await broker.node.markers.send([decided(MarkerType.COMMIT, 1)], 5.0, confirmed)
+        assert (steps, results[("t", 0)]) == (["look-up", "confirm", "write"], MarkerResult.DONE)
 
     with_broker(tmp_path, monkeypatch, test)
 
@@ -421,7 +454,7 @@ def test_an_administrators_marker_ends_exactly_the_transaction_of_its_epoch(tmp_
     async def test(broker, client, coordinator):
         async def abort(epoch):
             ending = DecidedTransaction(PRODUCER, epoch, MarkerType.ABORT, 5, NO_PREPARE, (("t", 0),))
-            return (await broker.node.markers.send([ending], 5.0))[0][("t", 0)]
+            return (await broker.node.markers.send([ending], 5.0, in_office))[0][("t", 0)]
 
         assert await abort(0) is MarkerResult.NOTHING_OPEN
         assert await send(client, batch(0)) == [0]
@@ -448,7 +481,7 @@ def test_markers_of_many_transactions_travel_in_messages_of_at_most_64(tmp_path,
             return await write(request)
 
         monkeypatch.setattr(broker.node.markers.writer, "write", counted)
-        results = await broker.node.markers.send(many, 5.0)
+        results = await broker.node.markers.send(many, 5.0, in_office)
         assert sorted(sizes_) == [22, 64, 64]
         assert all(set(each.values()) == {MarkerResult.DONE} for each in results)
 

@@ -199,6 +199,11 @@ async def broker_in(directory, *, defaults=None, state=None, raft=None, features
         await broker.close()
 
 
+async def in_office():
+    """A coordinator of transactions whose leadership a majority confirms."""
+    return True
+
+
 @asynccontextmanager
 async def stuck_disk(broker):
     """Every fsync waits until the event that is yielded is set."""

@@ -16,7 +16,7 @@ from kafka_api.transactions import coordinator as transactions
 from model.control_batch import MarkerType, Prepare
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.kafka_api.groups.group_calls import QUICK, Groups
-from tests.unit.kafka_api.wire_client import broker_in
+from tests.unit.kafka_api.wire_client import broker_in, in_office
 
 PRODUCER = 1000
 PARTITION = (OFFSETS_TOPIC, offsets_partition("g", QUICK.topic_partitions))
@@ -51,7 +51,7 @@ class Coordinator:
     async def end(self, kind=MarkerType.COMMIT, epoch=0):
         self._decisions += 1
         decided = DecidedTransaction(PRODUCER, epoch, kind, 5, Prepare(3, self._decisions), (PARTITION,))
-        (results,) = await self.broker.node.markers.send([decided], 5.0)
+        (results,) = await self.broker.node.markers.send([decided], 5.0, in_office)
         assert results[PARTITION] is MarkerResult.DONE
 
 

@@ -141,6 +141,31 @@ def hold_markers(broker):
 
 
 @with_transactions()
+async def test_a_coordinator_sends_no_marker_while_nobody_confirms_its_office(broker, producer):
+    kept, sent, asked = kept_of(broker), [], []
+    confirm, write = kept.confirm, broker.node.markers.writer.write
+
+    async def unconfirmed():
+        asked.append("confirm")
+        return ErrorCode.NOT_COORDINATOR
+
+    async def written(request):
+        sent.append(request)
+        return await write(request)
+
+    broker.node.markers.writer.write = written
+    await producer.init()
+    assert await producer.send() is ErrorCode.NONE
+    kept.confirm = unconfirmed
+    assert await producer.end() is ErrorCode.NONE
+    await until(lambda: len(asked) > 1)
+    assert sent == []
+    kept.confirm = confirm
+    await producer.until_state("CompleteCommit")
+    assert len(sent) == 1
+
+
+@with_transactions()
 async def test_requests_that_meet_a_decision_come_again(broker, producer):
     hold = hold_markers(broker)
     await producer.init()
