@@ -181,6 +181,13 @@ class ProducerState:
         producer = self._table.get(producer_id)
         return (NO_PREPARE if producer is None else producer.prepare), NO_INDEX
 
+    def last_marker(self, producer_id: int) -> Index:
+        """Return the entry of the producer's newest marker, of a coordinator or not; NO_INDEX once it is committed."""
+        for placed in reversed(self._tail.of(producer_id)):
+            if isinstance(placed, PlacedMark) and placed.is_marker:
+                return Index(placed.log_index)
+        return NO_INDEX
+
     def _is_next(self, batch: BatchSequence) -> bool:
         last = self._tail.newest(batch.producer_id)
         if last is None:

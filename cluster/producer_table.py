@@ -97,6 +97,11 @@ class PlacedMark(NamedTuple):
     prepare: Prepare = NO_PREPARE
     coordinator_epoch: int = _NO_COORDINATOR
 
+    @property
+    def is_marker(self) -> bool:
+        """Whether it ends a transaction."""
+        return self.coordinator_epoch != _NO_COORDINATOR
+
 
 class Producer:
     """One producer's unbroken run of batches in its current epoch; there is none yet behind a marker with a new epoch.

@@ -219,6 +219,10 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
         """As `ProducerState.last_prepare`."""
         return self.producers.last_prepare(producer_id)
 
+    def last_marker(self, producer_id: int) -> Index:
+        """As `ProducerState.last_marker`."""
+        return self.producers.last_marker(producer_id)
+
 
 def _is_transactional(payload: Buffer) -> bool:
     """Whether a batch belongs to a transaction, or ends one. What clients once wrote here does neither."""

@@ -39,3 +39,10 @@ class TransactionalLogState(Protocol):
         The entry is NO_INDEX where it is committed; the decision is NO_PREPARE where no marker is known.
         """
         ...
+
+    def last_marker(self, producer_id: int) -> Index:
+        """Return the entry of the newest marker of this producer, also of an administrator's; NO_INDEX once committed.
+
+        As long as it is not committed it may be undone, and then what it ended is open again.
+        """
+        ...

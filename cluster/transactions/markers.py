@@ -12,6 +12,7 @@ successor's messages go to the same terms or to newer ones.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import Annotated, NamedTuple
@@ -28,7 +29,7 @@ from cluster.topic_table import TopicTable
 from cluster.transactions.admission import PartitionName
 from cluster.transactions.log_state import TransactionalLogState
 from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, encode_marker
-from model.ids import NO_INDEX, GroupId, Index, NodeId, Term
+from model.ids import GroupId, Index, NodeId, Term
 from raft.errors import NotLeaderError, RaftError
 from rpc.identity import Peer
 from rpc.links import Links
@@ -111,20 +112,20 @@ class MarkerWriter:
             return MarkerResult.NOT_LEADER
         try:
             async with asyncio.timeout_at(deadline):
-                while True:
+                result = None
+                while result is None:
                     _require_term(partition, Term(term))
-                    try:
-                        return await self._end(partition, ending, deadline)
-                    except MarkerRefusedError:
-                        # A batch got its place between the look at what is open and the marker's own place.
-                        continue
+                    # A batch may get its place between the look at what is open and the marker's own place.
+                    with contextlib.suppress(MarkerRefusedError):
+                        result = await self._end(partition, ending, deadline)
+                return result
         except NotLeaderError:
             return MarkerResult.NOT_LEADER
         except (RaftError, StorageError, TimeoutError):
             return MarkerResult.FAILED
 
-    async def _end(self, partition: Partition, ending: EndingTransaction, deadline: float) -> MarkerResult:
-        """End what is open, or return why there is nothing to end.
+    async def _end(self, partition: Partition, ending: EndingTransaction, deadline: float) -> MarkerResult | None:
+        """End what is open, or return why there is nothing to end; None: the log has changed, so judge it again.
 
         Raises:
             MarkerRefusedError: Something else is open by now.
@@ -137,12 +138,19 @@ class MarkerWriter:
         if prepare != NO_PREPARE:
             known, placed = state.last_prepare(producer_id)
             if prepare <= known:
-                await _until_committed(partition, placed, term)
-                return MarkerResult.DONE
+                if placed <= partition.commit_index:
+                    return MarkerResult.DONE
+                await _until_committed(partition, placed, lambda: state.last_prepare(producer_id)[1])
+                return None
             if state.fences.found_nothing_open(producer_id, term, prepare):
                 await partition.confirm_read(partition.begin_read())
                 return MarkerResult.DONE
         if not _is_open(state, ending, prepare):
+            placed = state.last_marker(producer_id)
+            if placed > partition.commit_index:
+                # X3 of RFC 0021: without it what it has ended is open again.
+                await _until_committed(partition, placed, lambda: state.last_marker(producer_id))
+                return None
             if prepare != NO_PREPARE:
                 state.fences.fence_nothing_open(producer_id, term, prepare)
             # Without a confirmed leadership a deposed leader would say so of an old log.
@@ -175,19 +183,19 @@ def _require_term(partition: Partition, term: Term) -> None:
         raise NotLeaderError(f"{partition.name} is not led here in term {term}")
 
 
-async def _until_committed(partition: Partition, index: Index, term: Term) -> None:
-    if index == NO_INDEX:
-        return
+async def _until_committed(partition: Partition, index: Index, look: Callable[[], Index]) -> None:
+    """Wait until the marker at `index` is committed, or `look` says that it is gone or another one is the newest.
+
+    A leader without followers takes back what its disk refuses, and stays in its term. Then another entry may get the
+    index. So the caller judges again.
+    """
     changed = asyncio.Event()
-    watcher = partition.watch(changed.set)
+    watcher, term = partition.watch(changed.set), partition.leader_epoch
     try:
-        while True:
-            # A leader never truncates: in this term the entry is still the marker.
-            _require_term(partition, term)
-            if partition.commit_index >= index:
-                return
+        while look() == index and partition.commit_index < index:
             changed.clear()
             await changed.wait()
+            _require_term(partition, term)
     finally:
         partition.unwatch(watcher)
 

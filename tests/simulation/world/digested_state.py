@@ -86,6 +86,9 @@ class DigestedState:
     def last_prepare(self, producer_id: int) -> tuple[Prepare, Index]:
         return self._inner.last_prepare(producer_id)
 
+    def last_marker(self, producer_id: int) -> Index:
+        return self._inner.last_marker(producer_id)
+
 
 def digest_of(state: bytes) -> bytes:
     """Return the chain that a snapshot's state begins with; empty if it holds no entry."""

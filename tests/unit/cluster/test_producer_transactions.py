@@ -202,6 +202,21 @@ def test_the_newest_decision_is_known_with_its_entry_until_it_is_committed(log):
     assert log.state.last_prepare(PRODUCER) == (Prepare(2, 9), NO_INDEX)
 
 
+@pytest.mark.parametrize("prepare", [(2, 9), NO_PREPARE], ids=["a coordinator's", "an administrator's"])
+def test_the_newest_marker_is_known_with_its_entry_until_it_is_committed(log, prepare):
+    first = log.open()
+    assert log.state.last_marker(PRODUCER) == NO_INDEX
+    log.append(marker(PRODUCER, first, prepare=prepare))
+    assert log.state.last_marker(PRODUCER) == 2
+    log.truncate(2)
+    assert log.state.last_marker(PRODUCER) == NO_INDEX
+    log.append(marker(PRODUCER, first, prepare=prepare))
+    log.open(first=1)
+    assert log.state.last_marker(PRODUCER) == 2
+    log.commit()
+    assert log.state.last_marker(PRODUCER) == NO_INDEX
+
+
 def test_a_truncated_marker_leaves_its_transaction_open_and_its_epoch_unknown(log):
     first = log.open()
     log.commit()

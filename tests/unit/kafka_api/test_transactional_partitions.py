@@ -7,13 +7,15 @@ from wire_client import PRODUCE, broker_in, fetch_request, in_office, produce_re
 
 from cluster.errors import ControllerUnavailableError
 from cluster.transactions.admission import Admission
-from cluster.transactions.markers import DecidedTransaction, MarkerResult
+from cluster.transactions.markers import DecidedTransaction, EndingTransaction, MarkerResult, WriteMarkersRequest
 from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, ListOffsetsRequest
 from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, encode_marker
 from model.ids import ConsistencyLevel, Index
+from raft.replicate_entries_stm import ReplicateEntriesStm
+from storage.errors import OpenFilesError
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import CONTROL, TRANSACTIONAL, build_batch
 
@@ -392,6 +394,51 @@ def test_a_marker_is_built_anew_if_another_transaction_begins_before_its_place(t
         assert await end(broker, MarkerType.COMMIT, 1) is MarkerResult.DONE
         assert partition.log_state.transactions.open_of(PRODUCER) is None
         assert partition.end_offset == 4
+
+    with_broker(tmp_path, monkeypatch, test)
+
+
+def hold_next_append(monkeypatch):
+    """The next append ends once `goes_on` is set, and is refused."""
+    append, goes_on = ReplicateEntriesStm.apply, asyncio.Event()
+
+    async def refused(entries):
+        monkeypatch.setattr(ReplicateEntriesStm, "apply", append)
+        await goes_on.wait()
+        raise OpenFilesError("no descriptor is left")
+
+    monkeypatch.setattr(ReplicateEntriesStm, "apply", refused)
+    return goes_on
+
+
+@pytest.mark.parametrize("first", [Prepare(3, 1), NO_PREPARE], ids=["another copy", "an administrator"])
+def test_a_marker_relies_on_no_marker_that_the_disk_refuses_later(tmp_path, monkeypatch, first):
+    """A leader without followers takes the refused entry back and stays in its term."""
+
+    async def test(broker, client, coordinator):
+        assert await send(client, batch(0)) == [0]
+        partition = broker.partition("t")
+        state = partition.log_state
+
+        def write(prepare):
+            ending = EndingTransaction(PRODUCER, 0, False, 5, *prepare, [(partition.group, partition.leader_epoch)])
+            return asyncio.ensure_future(broker.node.markers.writer.write(WriteMarkersRequest([ending], 10.0)))
+
+        goes_on = hold_next_append(monkeypatch)
+        refused = write(first)
+        await until(lambda: state.transactions.open_of(PRODUCER) is None)
+        second = write(Prepare(3, 1))
+        # So many steps are enough for an answer that waits for nothing.
+        for _ in range(50):
+            await asyncio.sleep(0)
+        goes_on.set()
+        assert (await refused).results == [[MarkerResult.FAILED]]
+        assert state.transactions.open_of(PRODUCER) is not None
+        # This one gets the index of the marker that is gone.
+        assert await send(client, build_batch(b"v")) == [0]
+        assert (await second).results == [[MarkerResult.DONE]]
+        assert state.transactions.open_of(PRODUCER) is None
+        assert state.last_prepare(PRODUCER)[0] == Prepare(3, 1)
 
     with_broker(tmp_path, monkeypatch, test)
 
