@@ -24,7 +24,7 @@ from cluster.forwarding import Forwarded, Forwarder, NoReplyError
 from cluster.leadership import Leadership
 from cluster.partition import Partition
 from cluster.partition_manager import PartitionManager
-from cluster.producer_errors import MarkerRefusedError
+from cluster.producer_errors import InvalidProducerEpochError, MarkerRefusedError
 from cluster.topic_table import TopicTable
 from cluster.transactions.admission import PartitionName
 from cluster.transactions.log_state import TransactionalLogState
@@ -115,8 +115,8 @@ class MarkerWriter:
                 result = None
                 while result is None:
                     _require_term(partition, Term(term))
-                    # A batch may get its place between the look at what is open and the marker's own place.
-                    with contextlib.suppress(MarkerRefusedError):
+                    # A batch or a marker may get its place between the look at what is open and the marker's own place.
+                    with contextlib.suppress(MarkerRefusedError, InvalidProducerEpochError):
                         result = await self._end(partition, ending, deadline)
                 return result
         except NotLeaderError:
@@ -129,6 +129,7 @@ class MarkerWriter:
 
         Raises:
             MarkerRefusedError: Something else is open by now.
+            InvalidProducerEpochError: A marker of a later epoch has got its place.
             RaftError, StorageError, TimeoutError: The outcome is unknown.
         """
         term, prepare = partition.leader_epoch, Prepare(ending.prepare_term, ending.prepare_index)

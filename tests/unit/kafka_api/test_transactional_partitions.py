@@ -398,6 +398,27 @@ def test_a_marker_is_built_anew_if_another_transaction_begins_before_its_place(t
     with_broker(tmp_path, monkeypatch, test)
 
 
+def test_an_administrators_marker_that_comes_behind_one_of_a_later_epoch_finds_nothing_open(tmp_path, monkeypatch):
+    async def test(broker, client, coordinator):
+        assert await send(client, batch(0)) == [0]
+        partition = broker.partition("t")
+        write = partition.write_marker
+
+        def write_late(marker, term, deadline):
+            monkeypatch.setattr(partition, "write_marker", write)
+            other = Marker(PRODUCER, 1, MarkerType.ABORT, 5, 0, Prepare(2, 9))
+            write(encode_marker(other, 0), term, deadline)
+            return write(marker, term, deadline)
+
+        monkeypatch.setattr(partition, "write_marker", write_late)
+        ending = DecidedTransaction(PRODUCER, 0, MarkerType.ABORT, 5, NO_PREPARE, (("t", 0),))
+        (results,) = await broker.node.markers.send([ending], 5.0, in_office)
+        assert results[("t", 0)] is MarkerResult.NOTHING_OPEN
+        assert partition.end_offset == 2
+
+    with_broker(tmp_path, monkeypatch, test)
+
+
 def hold_next_append(monkeypatch):
     """The next append ends once `goes_on` is set, and is refused."""
     append, goes_on = ReplicateEntriesStm.apply, asyncio.Event()
