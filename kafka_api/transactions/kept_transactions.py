@@ -50,6 +50,8 @@ _HELD_IDLE_MS = 600_000
 _HELD_MAX = 10_000
 # How many are looked at for that, each time that one more is made.
 _LOOKED_AT = 8
+# Time-outs of machines that are gone are removed once they are more than those that are held, and this.
+_STALE_DEADLINES_MAX = 100
 # So many deletions are under way at a time.
 _FORGOTTEN_AT_ONCE = 1000
 # A full table is looked at again after so many seconds if nothing was old enough.
@@ -293,6 +295,13 @@ class KeptTransactions:
     def _arm(self, held: HeldTransaction, at_ms: int) -> None:
         held.armed_ms = at_ms
         heapq.heappush(self._deadlines, (at_ms, next(self._numbers), held))
+        if len(self._deadlines) > 2 * len(self._held) + _STALE_DEADLINES_MAX:
+            # A machine that is not held would stay in memory until its time.
+            self._deadlines = [each for each in self._deadlines if self._is_armed(each[2], each[0])]
+            heapq.heapify(self._deadlines)
+
+    def _is_armed(self, held: HeldTransaction, at_ms: int) -> bool:
+        return held.armed_ms == at_ms and self._held.get(held.transactional_id) is held
 
     def look(self) -> None:
         """Abort transactions that are open for too long."""
@@ -301,7 +310,7 @@ class KeptTransactions:
         now_ms = self.now_ms()
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             at_ms, _, held = heapq.heappop(self._deadlines)
-            if held.armed_ms != at_ms or self._held.get(held.transactional_id) is not held:
+            if not self._is_armed(held, at_ms):
                 continue
             held.armed_ms = None
             self._time_out(held, now_ms)
@@ -369,6 +378,9 @@ class KeptTransactions:
         if loop.time() < self._no_room_until:
             return False
         async with self._making_room:
+            # Many may have waited while one has found nothing.
+            if loop.time() < self._no_room_until:
+                return False
             idle_ms = self.options.room_idle_ms
             table, before_ms = self.state.table, self.now_ms() - idle_ms
             found: list[tuple[int, str]] = []

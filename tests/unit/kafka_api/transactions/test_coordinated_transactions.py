@@ -166,6 +166,37 @@ async def test_a_coordinator_sends_no_marker_while_nobody_confirms_its_office(br
 
 
 @with_transactions()
+async def test_machines_that_are_dropped_do_not_stay_in_memory_until_their_time_out(broker, producer):
+    await producer.init()
+    assert await producer.send() is ErrorCode.NONE
+    kept = kept_of(broker)
+    (open_one,) = [held for _, _, held in kept._deadlines]
+    for number in range(1000):
+        held = kept._hold(f"id{number}")
+        kept._arm(held, kept.now_ms() + 900_000)
+        kept._drop(held)
+    assert len(kept._deadlines) < 200
+    assert open_one in [held for _, _, held in kept._deadlines]
+
+
+@with_transactions()
+async def test_requests_that_wait_for_room_do_not_all_look_for_it(broker, producer, monkeypatch):
+    await producer.init()
+    kept, looks = kept_of(broker), []
+    ids = kept.state.table.transactional_ids
+
+    def counted():
+        looks.append("look")
+        return ids()
+
+    # The one that looks lets the others go on meanwhile.
+    monkeypatch.setattr(kept_transactions, "_IDS_PER_STEP", 1)
+    monkeypatch.setattr(kept.state.table, "transactional_ids", counted)
+    assert await asyncio.gather(*(kept._make_room() for _ in range(5))) == [False] * 5
+    assert looks == ["look"]
+
+
+@with_transactions()
 async def test_requests_that_meet_a_decision_come_again(broker, producer):
     hold = hold_markers(broker)
     await producer.init()
