@@ -42,6 +42,8 @@ async def _alter(node: Node, body: AlterConfig, _: Mapping[str, str]) -> Outcome
     if not changes:
         raise VerbError(400, ErrorCode.INVALID_REQUEST.name, 'name keys: "set" gives them values, "unset" removes them')
     whose = None if body.node_id is None else NodeId(body.node_id)
+    # A broker that has just started may know nothing of what is set.
+    await node.admin.catch_up(body.timeout)
     before = dict(node.controller.options.of(whose))
     request = AlterBrokerConfigsRequest(body.node_id, changes, False, body.dry_run, body.timeout)
     try:
@@ -51,7 +53,9 @@ async def _alter(node: Node, body: AlterConfig, _: Mapping[str, str]) -> Outcome
     await until_known(node, index)
     waits_for = "" if body.dry_run else brokers_away(node, whose)
     after = node.controller.options.of(whose)
-    changed = sorted(key for key in {*body.changed, *body.deleted} if before.get(key) != after.get(key))
+    # By what was asked for: this broker may lag.
+    wanted = {} if body.dry_run else {**dict.fromkeys(body.deleted), **body.changed}
+    changed = sorted(key for key, value in wanted.items() if before.get(key) != value)
     told = {"node_id": body.node_id, "set": after, "changed": changed}
     return Outcome(
         waits_for,

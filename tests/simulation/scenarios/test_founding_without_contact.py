@@ -39,6 +39,6 @@ def test_brokers_that_are_cut_off_found_nothing_and_later_one_cluster() -> None:
 def test_brokers_that_are_cut_off_found_one_cluster_each_if_nobody_waits_for_the_seeds(monkeypatch) -> None:
     # What a founder of its own commits is another proof's matter.
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
-    monkeypatch.setattr(Founding, "_seed_ids", lambda founding: [int(founding._replica.node_id)])
+    monkeypatch.setattr(Founding, "_other_seeds", lambda founding: [])
     with pytest.raises(AssertionError, match="founded alone"):
         _three_brokers_begin_without_seeing_each_other()

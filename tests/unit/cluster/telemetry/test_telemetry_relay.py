@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
+from cluster import leadership
 from cluster.forwarding import Forwarder
 from cluster.leadership import Leader
 from cluster.telemetry.telemetry_record import FarOffsets
 from cluster.telemetry.telemetry_relay import PUBLISH_TELEMETRY, PublishRequest, TelemetryError, TelemetryRelay
 from cluster.telemetry.telemetry_topic import TELEMETRY_PARTITIONS, TELEMETRY_TOPIC
-from model.ids import GroupId, Index, NodeId, Term
+from model.ids import DirectoryId, GroupId, Index, NodeId, Replica, Term
 from model.key_value_batch import KeyValue, encode_key_values
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import cluster_of, run
@@ -70,7 +71,9 @@ def test_a_batch_reaches_the_leader_from_any_broker_and_fails_at_once_without_on
                 await relays[0].send(GroupId("0" * 32 + "/0"), bytearray(batch()), 5.0)
             stranger = next(number for number in cluster.nodes if number != consensus_of(leader).state.node_id)
             node = cluster[stranger]
-            node.leadership._leaders[GroupId("f" * 32 + "/0")] = Leader(Term(1), NodeId(99), ())
+            leader, now = Leader(Term(1), NodeId(99), ()), asyncio.get_running_loop().time()
+            told = leadership._News(leader, Replica(NodeId(99), DirectoryId("e" * 32)), now)
+            node.leadership._heard[GroupId("f" * 32 + "/0")] = told
             with pytest.raises(TelemetryError, match="node 99"):
                 await relay_of(node).send(GroupId("f" * 32 + "/0"), bytearray(batch()), 5.0)
 
