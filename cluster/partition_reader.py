@@ -36,32 +36,17 @@ class PartitionReader:
         self._log = consensus.log
         self._end = end
 
-    async def fetch(self, offset: Offset, max_bytes: int, *, from_files: bool) -> Sequence[Buffer | FileRange]:
+    async def fetch(
+        self, offset: Offset, max_bytes: int, *, from_files: bool, rows: list[AbortedRow] | None = None
+    ) -> Sequence[Buffer | FileRange]:
         """Return whole visible batches from the one that holds `offset` on, at least one if there is any.
 
-        With `from_files` they may be told as ranges of files.
+        With `from_files` they may be told as ranges of files. With `rows`, which are filled, at read_committed.
 
         Raises:
             StorageError: The log cannot be read.
-            NotLeaderError: This leadership has ended meanwhile.
+            NotLeaderError: This leadership has ended meanwhile; with `rows`, or there is no last stable offset yet.
         """
-        return await self._fetch(offset, max_bytes, from_files=from_files, rows=None)
-
-    async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:
-        """Return batches as `fetch`, up to the last stable offset, and which aborted transactions are in them.
-
-        Raises:
-            StorageError: The log cannot be read.
-            NotLeaderError: This leadership has ended meanwhile, or there is no last stable offset yet.
-        """
-        rows: list[AbortedRow] = []
-        batches = await self._fetch(offset, max_bytes, from_files=from_files, rows=rows)
-        return CommittedBatches(batches, rows if batches else [])
-
-    async def _fetch(
-        self, offset: Offset, max_bytes: int, *, from_files: bool, rows: list[AbortedRow] | None
-    ) -> Sequence[Buffer | FileRange]:
-        """With `rows`, which are filled, at read_committed."""
         # X5 of RFC 0021: what is open now may be aborted; a read that ended behind it would show it.
         term, visible = self._consensus.term, self._end.last_read(read_committed=rows is not None)
         first = await self._in_term(term, self._log.reader.index_of_offset(offset))
@@ -83,6 +68,17 @@ class PartitionReader:
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
             first = Index(entries[-1].index + 1)
         return batches
+
+    async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:
+        """Return batches as `fetch`, up to the last stable offset, and which aborted transactions are in them.
+
+        Raises:
+            StorageError: The log cannot be read.
+            NotLeaderError: This leadership has ended meanwhile, or there is no last stable offset yet.
+        """
+        rows: list[AbortedRow] = []
+        batches = await self.fetch(offset, max_bytes, from_files=from_files, rows=rows)
+        return CommittedBatches(batches, rows if batches else [])
 
     def _committed(self, visible: Index) -> Index:
         return min(visible, self._consensus.state.commit_index)

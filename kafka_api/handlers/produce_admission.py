@@ -12,24 +12,18 @@ from typing import NamedTuple
 from cluster.partition import Partition
 from cluster.producer_batch import BatchSequence, is_transactional, read_sequence
 from cluster.transactions.admission import Admission
+from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest
 from kafka_api.request_context import RequestContext
+from kafka_api.transactions.admission_codes import admission_code
 from model.ids import Term
 
 _Data = ProduceRequest.PartitionProduceData
 
-_FIRST_VERSION_WITH_ABORTABLE = 11
 # From here on the broker adds partitions; before, clients do, and the coordinator only looks whether they have.
 _FIRST_VERSION_THAT_ADDS = 12
 _ACKS_ALL = -1
-
-_CODES = {
-    Admission.AWAY: ErrorCode.NOT_ENOUGH_REPLICAS,
-    Admission.BUSY: ErrorCode.NOT_ENOUGH_REPLICAS,
-    Admission.OLD_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
-    Admission.UNKNOWN_ID: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-}
 
 
 class Guard(NamedTuple):
@@ -44,14 +38,6 @@ class _Opening:
     partition: Partition
     guard: Guard
     answer: Admission = Admission.AWAY
-
-
-def admission_code(admission: Admission, version: int) -> ErrorCode:
-    """Return what a producer is told of a batch that the coordinator did not admit, by the version of Produce."""
-    if admission is Admission.NOT_IN_TRANSACTION:
-        is_new = version >= _FIRST_VERSION_WITH_ABORTABLE
-        return ErrorCode.TRANSACTION_ABORTABLE if is_new else ErrorCode.INVALID_TXN_STATE
-    return _CODES[admission]
 
 
 def judge_transactional(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
@@ -110,7 +96,7 @@ class RequestAdmission:
         opening = self._openings.get(id(data))
         if opening is None or opening.answer is Admission.YES:
             return None
-        return admission_code(opening.answer, self._version)
+        return admission_code(opening.answer, ApiKey.PRODUCE, self._version)
 
     def guard(self, data: _Data) -> Guard | None:
         """Return the guard with which a batch is offered; None: it needs none."""

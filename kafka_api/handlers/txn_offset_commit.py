@@ -3,27 +3,20 @@
 import asyncio
 
 from cluster.groups.records import CommittedOffset
-from cluster.transactions.admission import Admission, PartitionName
+from cluster.transactions.admission import PartitionName
 from kafka_api.groups.group_events import Identity
 from kafka_api.groups.transactional_commits import TransactionalCommit, commit_in_transaction
 from kafka_api.handlers.answered_later import answer_when_done
 from kafka_api.handlers.offset_commit import judge_offset
+from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kafka_api.request_context import RequestContext
+from kafka_api.transactions.admission_codes import admission_code
 from model.record_batch import TRANSACTIONAL_MASK, BatchProducer
 
-_FIRST_VERSION_WITH_ABORTABLE = 4
 # From here on the broker adds the group's partition; before, clients do it by AddOffsetsToTxn.
 _FIRST_VERSION_THAT_ADDS = 5
-
-_CODES = {
-    Admission.YES: ErrorCode.NONE,
-    Admission.AWAY: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    Admission.BUSY: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    Admission.OLD_EPOCH: ErrorCode.INVALID_PRODUCER_EPOCH,
-    Admission.UNKNOWN_ID: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-}
 
 _Place = tuple[str, int]
 
@@ -53,7 +46,7 @@ async def handle_txn_offset_commit(
         is_add = version >= _FIRST_VERSION_THAT_ADDS
         who = (request.transactional_id, request.producer_id, request.producer_epoch)
         (answer,) = await context.node.admissions.ask(*who, [partition], is_add, deadline)
-        return _code(answer, version)
+        return admission_code(answer, ApiKey.TXN_OFFSET_COMMIT, version)
 
     commit = TransactionalCommit(request.group_id, identity, offsets, producer)
     committed = await commit_in_transaction(context.groups, commit, ask)
@@ -64,13 +57,6 @@ def _judge_producer(request: TxnOffsetCommitRequest) -> ErrorCode:
     if request.producer_id < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.INVALID_PRODUCER_EPOCH if request.producer_epoch < 0 else ErrorCode.NONE
-
-
-def _code(answer: Admission, version: int) -> ErrorCode:
-    if answer is Admission.NOT_IN_TRANSACTION:
-        is_new = version >= _FIRST_VERSION_WITH_ABORTABLE
-        return ErrorCode.TRANSACTION_ABORTABLE if is_new else ErrorCode.INVALID_TXN_STATE
-    return _CODES[answer]
 
 
 def _response(

@@ -5,6 +5,7 @@ Pure, with neither clock nor I/O:
 - transaction_events: what goes in and what comes out
 - transaction_steps: which record may follow which, and the invariants of that
 - transaction_errors: which errors clients are answered with, by the version of their requests
+- admission_codes: which code a batch gets that was not admitted
 - id_pattern: patterns of ids that clients list
 
 Around it:

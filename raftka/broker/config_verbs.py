@@ -50,12 +50,14 @@ async def _alter(node: Node, body: AlterConfig, _: Mapping[str, str]) -> Outcome
         index = (await node.admin.alter_broker_configs(request)).applied_index
     except UnknownBrokerError as error:
         raise VerbError(404, ErrorCode.BROKER_ID_NOT_REGISTERED.name, str(error)) from error
-    await until_known(node, index)
+    is_known = await until_known(node, index)
     waits_for = "" if body.dry_run else brokers_away(node, whose)
     after = node.controller.options.of(whose)
-    # By what was asked for: this broker may lag.
-    wanted = {} if body.dry_run else {**dict.fromkeys(body.deleted), **body.changed}
-    changed = sorted(key for key, value in wanted.items() if before.get(key) != value)
+    # All of the table: it has keys by their own names, a request may name them by others.
+    changed = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+    if not is_known and not body.dry_run:
+        # The change is made, and this broker has not applied it yet.
+        changed = sorted({*body.changed, *body.deleted})
     told = {"node_id": body.node_id, "set": after, "changed": changed}
     return Outcome(
         waits_for,

@@ -3,6 +3,7 @@
 import pytest
 
 from model.features import MEMBERSHIP, LevelRange
+from raftka.broker import config_verbs
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_broker_options import Numbers
 from tests.unit.raftka.admin_ports import ports_of
@@ -122,5 +123,18 @@ def test_below_the_level_of_the_feature_the_verb_names_it(tmp_path):
                 status, body = await ports.ask(CONFIG, {"set": {"a": "1"}, "dry_run": is_dry})
                 assert (status, body["error"]) == (409, "UNSUPPORTED_VERSION")
                 assert "raftka.membership at level 1" in body["message"]
+
+    run(test)
+
+
+def test_a_broker_that_has_not_applied_a_change_yet_does_not_say_that_nothing_changed(tmp_path, monkeypatch):
+    async def lags(*_):
+        return False
+
+    async def test():
+        async with _ports(tmp_path) as ports:
+            monkeypatch.setattr(config_verbs, "until_known", lags)
+            status, body = await ports.ask(CONFIG, {"set": {"a": "1"}, "unset": ["b"]})
+            assert (status, body["changed"]) == (200, ["a", "b"])
 
     run(test)

@@ -24,6 +24,7 @@ from kafka_api.handlers import registry
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.transactions import coordinator as transactions
+from kafka_api.transactions.admission_codes import admission_code
 from raft import errors as raft_errors
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import FAST, run, until
@@ -464,6 +465,12 @@ def test_the_code_of_groups_names_no_error_that_is_not_listed():
         for source in sources
         for node in ast.walk(ast.parse(source.read_text("utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ErrorCode"
+    }
+    # What TxnOffsetCommit gets from the coordinator of the transaction stands beside what Produce gets.
+    named |= {
+        admission_code(each, ApiKey.TXN_OFFSET_COMMIT, version)
+        for each in Admission
+        for version in (0, registry.OF_TRANSACTIONS[ApiKey.TXN_OFFSET_COMMIT].last_version)
     }
     assert named == {ErrorCode.NONE}.union(*ANSWERED_ERRORS.values())
 

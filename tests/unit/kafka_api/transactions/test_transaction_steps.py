@@ -8,12 +8,14 @@ import dataclasses
 
 import pytest
 
+from cluster.transactions.admission import Admission
 from cluster.transactions.records import StoredTransaction, TopicPartition, TransactionState
 from cluster.transactions.transaction_table import PlacedTransaction
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.transactions.admission_codes import admission_code
 from kafka_api.transactions.transaction import PARTITIONS_MAX, Transaction
-from kafka_api.transactions.transaction_errors import admission_error, told_error
+from kafka_api.transactions.transaction_errors import told_error
 from kafka_api.transactions.transaction_events import Answer, Identity, Later, Markers, Verified, Write
 from kafka_api.transactions.transaction_steps import assert_step
 from model.control_batch import MarkerType, Prepare
@@ -631,28 +633,25 @@ def test_a_client_that_does_not_know_fenced_gets_the_older_code(key, since):
 
 
 @pytest.mark.parametrize(
-    ("error", "produce", "offsets"),
+    ("admission", "produce", "offsets"),
     [
-        ("NOT_COORDINATOR", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE"),
-        ("COORDINATOR_NOT_AVAILABLE", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE"),
-        ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_ENOUGH_REPLICAS", "COORDINATOR_LOAD_IN_PROGRESS"),
-        ("CONCURRENT_TRANSACTIONS", "NOT_ENOUGH_REPLICAS", "COORDINATOR_LOAD_IN_PROGRESS"),
-        ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_EPOCH"),
-        ("INVALID_PRODUCER_ID_MAPPING", "INVALID_PRODUCER_ID_MAPPING", "INVALID_PRODUCER_ID_MAPPING"),
-        ("NONE", "NONE", "NONE"),
+        ("AWAY", "NOT_ENOUGH_REPLICAS", "COORDINATOR_NOT_AVAILABLE"),
+        ("BUSY", "NOT_ENOUGH_REPLICAS", "COORDINATOR_LOAD_IN_PROGRESS"),
+        ("OLD_EPOCH", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_EPOCH"),
+        ("UNKNOWN_ID", "INVALID_PRODUCER_ID_MAPPING", "INVALID_PRODUCER_ID_MAPPING"),
+        ("YES", "NONE", "NONE"),
     ],
 )
-def test_a_batch_that_is_not_admitted_is_answered_as_the_rfc_says(error, produce, offsets):
+def test_a_batch_that_is_not_admitted_is_answered_as_the_rfc_says(admission, produce, offsets):
     for version in (3, 12):
-        assert admission_error(ErrorCode[error], ApiKey.PRODUCE, version) is ErrorCode[produce]
-        assert admission_error(ErrorCode[error], ApiKey.TXN_OFFSET_COMMIT, version) is ErrorCode[offsets]
+        assert admission_code(Admission[admission], ApiKey.PRODUCE, version) is ErrorCode[produce]
+        assert admission_code(Admission[admission], ApiKey.TXN_OFFSET_COMMIT, version) is ErrorCode[offsets]
 
 
 @pytest.mark.parametrize(("key", "since"), [(ApiKey.PRODUCE, 11), (ApiKey.TXN_OFFSET_COMMIT, 4)])
 def test_a_client_that_does_not_know_abortable_gets_the_older_code(key, since):
-    abortable = ErrorCode.TRANSACTION_ABORTABLE
-    assert admission_error(abortable, key, since) is abortable
-    assert admission_error(abortable, key, since - 1) is ErrorCode.INVALID_TXN_STATE
+    assert admission_code(Admission.NOT_IN_TRANSACTION, key, since) is ErrorCode.TRANSACTION_ABORTABLE
+    assert admission_code(Admission.NOT_IN_TRANSACTION, key, since - 1) is ErrorCode.INVALID_TXN_STATE
 
 
 def _mark_all(transaction):
