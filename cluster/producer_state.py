@@ -102,6 +102,11 @@ class ProducerState:
         """Producers in the settled table."""
         return len(self._table)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether `snapshot` has nothing to say: as of the last `commit`, no producer is known and nothing is open."""
+        return not len(self._table) and next(self.transactions.open_at(self._settled_index), None) is None
+
     def fill(self, name: str) -> Fill:
         """Return how full the settled table is; `name` is the partition's. A full one refuses nobody."""
         maximum = self._options.producers_max
@@ -327,6 +332,9 @@ class ProducerState:
         """
         table = ProducerTable(self._options)
         transactions = yield from table.decode(state, self._now_ms())
+        # The next snapshot leaves out what begins above its index.
+        if any(each.first_index > applied_index for each in transactions):
+            raise CorruptLogError(f"a producer state as of entry {applied_index} has a transaction that begins later")
         self.reset()
         self._table = table
         self.transactions.restore(transactions)

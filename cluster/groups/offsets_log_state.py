@@ -159,7 +159,7 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
 
     def snapshot(self) -> Iterator[bytes]:
         """Yield the table as of the last `commit`, part by part, and what is known of transactional producers."""
-        return self.table.encode(self.producers.snapshot() if self.producers.producer_count else None)
+        return self.table.encode(None if self.producers.is_empty else self.producers.snapshot())
 
     def restore(self, state: bytes, applied_index: Index) -> Iterator[None]:
         """Begin from a snapshot; entries at or below `applied_index` are in it and are skipped when noted.

@@ -285,6 +285,14 @@ def test_a_state_ahead_of_the_log_keeps_what_it_says_when_the_log_is_cut(log):
 # -- snapshots ----------------------------------------------------------------------------------------------------
 
 
+def test_a_state_with_a_transaction_that_begins_above_its_index_is_corruption(log):
+    log.append(new_batch(8, 0))
+    log.open()
+    log.commit()
+    with pytest.raises(CorruptLogError, match="begins later"):
+        list(ProducerState(lambda: 0).restore(log.saved(), Index(1)))
+
+
 def test_a_snapshot_is_in_format_1_as_long_as_nothing_transactional_is_there(log):
     log.append(new_batch(8, 0), new_batch(-1, -1))
     log.commit()

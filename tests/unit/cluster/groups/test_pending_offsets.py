@@ -1,7 +1,7 @@
 """Offsets in transactions in the state of a partition of `__consumer_offsets`: the design's schedules, and formats."""
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from offset_entries import commit_of, committed, marker_of, place, placed, txn_commit
@@ -245,6 +245,8 @@ def test_large_states_of_format_2_are_written_and_read_in_steps():
     assert list(again.table.pending) == list(state.table.pending)
 
 
+# A transaction that begins above what the state is of.
+@example(b"\x00\x04", 139)
 @given(st.binary(max_size=120), st.integers(0, 200))
 def test_any_bytes_of_format_2_are_a_state_or_a_named_error(data, kept):
     saved = b"".join(
