@@ -33,7 +33,7 @@ Commands:
 * `topic`     `raftka topic`, with `topic_replication`.
 * `partition` `raftka partition`, with `partition_rows`, `partition_leaders` and `partition_moves`; `move_wait` waits
               for moves.
-* `produce`   `raftka produce`, with `record_writer`.
+* `produce`   `raftka produce`, with `record_writer` and `transaction_writer`.
 * `consume`   `raftka consume`, with `assigned_reader`, `group_reader`, `partition_ends` and `record_sink`.
 * `group`     `raftka group`.
 * `txn`       `raftka txn`, with `txn_hanging`.

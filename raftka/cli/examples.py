@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
         Example("echo paid | raftka produce orders -k alice -H source=web -z zstd"),
         Example("""echo '{"key": "bob", "value": "sent"}' | raftka produce orders -f json -o json"""),
         Example("printf 'bob\\0sent\\0' | raftka produce orders -f '%k\\0%s\\0'"),
+        Example("raftka produce orders --transactional orders.txt", _TRANSACTIONS),
     ),
     "consume": (
         Example("raftka consume orders -e"),

@@ -63,6 +63,16 @@ def given_groups(context: click.Context, parameter: click.Parameter, names: tupl
     return names
 
 
+def given_transactional_id(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """The callback of each option or argument that names a transactional id."""
+    if name == "":
+        raise click.BadParameter("a transactional id must not be empty")
+    # The length of a string in Kafka's protocol.
+    if name is not None and len(name.encode()) >= 2**15:
+        raise click.BadParameter(f"a transactional id has at most {2**15 - 1} bytes")
+    return name
+
+
 def parse_pairs(texts: Sequence[str], flag: str) -> dict[str, str]:
     """Return what was given as KEY=VALUE.
 
@@ -144,6 +154,7 @@ __all__ = [
     "given_brokers",
     "given_group",
     "given_groups",
+    "given_transactional_id",
     "parse_pairs",
     "partitions_option",
 ]

@@ -1,21 +1,24 @@
 """`raftka produce`: lines, files or formatted input become records."""
 
 import json
+import shutil
 import sys
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 import click
 
 from raftka.cli.completion import complete_partitions, complete_topics
-from raftka.cli.exit_codes import CommandError
+from raftka.cli.exit_codes import CommandError, GivenUpError
 from raftka.cli.input_stream import InputStream
 from raftka.cli.interrupts import InputEnd
 from raftka.cli.lazy_group import Command
-from raftka.cli.options import brokers_option, chosen_partitions
+from raftka.cli.options import brokers_option, chosen_partitions, given_transactional_id
 from raftka.cli.param_types import PATH, BoundedFloat, BoundedInt, EnumChoice
 from raftka.cli.progress_bar import ProgressBar
 from raftka.cli.record_format import record_printer
@@ -34,10 +37,17 @@ from raftka.kafka import client as kafka_client
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from raftka.cli.record_writer import RecordWriter
+    from raftka.cli.record_writer import RecordWriter, WriteRequest
+    from raftka.cli.transaction_writer import TransactionRequest
+
+    _Render = Callable[["Message"], bytes]
 
 _STDIN = Path("-")
 _LINGER_MS = 5
+# Kafka's default of transaction.timeout.ms.
+_TRANSACTION_SECONDS = 60.0
+# Reports of records wait for the end of their transaction: so many bytes in memory, more of them in a file.
+_REPORT_BYTES_IN_MEMORY = 16 * 2**20
 # kcat writes a line without it with no key at all: it would lose its place among those of its key, and nobody is told.
 _SEPARATOR_HELP = "Separator of key and value in each line; a line without it is an error."
 _TOMBSTONE_HELP = "Write empty values as null. A --format then needs no %s."
@@ -100,6 +110,30 @@ class Compression(StrEnum):
     metavar="N",
     help="Seconds until an unacknowledged record fails.",
 )
+@click.option(
+    "--transactional",
+    is_flag=True,
+    help="Write all records in one transaction: readers with read_committed see all of them, or none.",
+)
+@click.option(
+    "--transactional-id",
+    callback=given_transactional_id,
+    metavar="ID",
+    help="Transactional id; implies --transactional. [default: a new one]",
+)
+@click.option(
+    "--transaction-records",
+    type=BoundedInt(1),
+    metavar="N",
+    help="Commit after each N records; implies --transactional. [default: after all]",
+)
+@click.option(
+    "--transaction-timeout",
+    type=BoundedFloat(1.0, 2147483.0),
+    default=_TRANSACTION_SECONDS,
+    metavar="N",
+    help="Seconds after which brokers abort a transaction that has not ended.",
+)
 @brokers_option
 @click.option(
     *("--output", "-o"),
@@ -120,19 +154,25 @@ def produce(
     acks: Acks,
     compression: Compression,
     timeout: float,
+    transactional: bool,
+    transactional_id: str | None,
+    transaction_records: int | None,
+    transaction_timeout: float,
     brokers: str,
     output: str,
 ) -> None:
     """Write lines or formatted input as records. Ctrl-C or SIGTERM ends the input.
 
-    The command still writes the records that it has read. A second signal ends it at once.
+    The command still writes the records that it has read. A second signal ends it at once. With --transactional, the
+    first signal aborts the transaction.
     """
     _check_keys(key, key_separator)
+    transaction = _transaction(transactional, transactional_id, transaction_records, transaction_timeout, acks)
     # Imported here, for the sake of `--help`.
-    from raftka.cli.record_writer import RecordWriter, WriteRequest
+    from raftka.cli.record_writer import WriteRequest
 
     read = record_reader(input_format, key, key_separator, allows_no_value=tombstone)
-    report = _reporter(output)
+    render = _renderer(output)
     sources = files or (_STDIN,)
     common = _common_headers(headers)
     _check_sources(sources)
@@ -155,7 +195,7 @@ def produce(
     end = InputEnd()
     with bar, end.listening():
         unit = "records" if "%" in input_format else "lines"
-        writer = RecordWriter(request, unit, report, bar.clear, lambda: end.is_urgent)
+        writer = _writer(request, transaction, unit, render, bar, end)
         bad_input = _copy(_records(sources, read, end, bar), writer, end, bar, tombstone=tombstone)
     if output == "text":
         print(f"{counted(writer.written, 'record')} written to {topic}")
@@ -196,45 +236,113 @@ def _common_headers(texts: Sequence[str]) -> Headers:
         raise click.BadParameter(str(error)) from None
 
 
-def _reporter(output: str) -> Callable[["Message"], None]:
-    """Return what is done with each record that is written."""
+def _transaction(
+    is_wanted: bool, transactional_id: str | None, records_max: int | None, timeout: float, acks: Acks
+) -> "TransactionRequest | None":
+    """Return how records are put into transactions; None: they are not."""
+    if not is_wanted and transactional_id is None and records_max is None:
+        return None
+    if acks is not Acks.ALL:
+        raise click.BadParameter(f"--acks {acks.value}: transactions need --acks all")
+    from raftka.cli.transaction_writer import TransactionRequest
+
+    return TransactionRequest(
+        # A name of its own: two commands at once must not end each other's transactions.
+        transactional_id=transactional_id or f"raftka-produce-{uuid.uuid4().hex}",
+        records_max=records_max,
+        timeout=timeout,
+    )
+
+
+def _writer(
+    request: "WriteRequest",
+    transaction: "TransactionRequest | None",
+    unit: str,
+    render: "_Render | None",
+    bar: ProgressBar,
+    end: InputEnd,
+) -> "RecordWriter":
+    if transaction is None:
+        from raftka.cli.record_writer import RecordWriter
+
+        return RecordWriter(request, unit, _reporter(render, _print_bytes), bar.clear, lambda: end.is_urgent)
+    from raftka.cli.transaction_writer import TransactionWriter
+
+    reports = _HeldReports()
+    report = _reporter(render, reports.add)
+    return TransactionWriter(request, transaction, unit, report, reports.end, bar.clear, lambda: end.is_urgent)
+
+
+class _HeldReports:
+    """What is printed of the records of a transaction once it is committed; an abort drops it."""
+
+    def __init__(self) -> None:
+        # Open as long as the command runs.
+        self._held: IO[bytes] = SpooledTemporaryFile(_REPORT_BYTES_IN_MEMORY)  # noqa: SIM115
+
+    def add(self, report: bytes) -> None:
+        """Keep the report of a record that is acknowledged."""
+        self._held.write(report)
+
+    def end(self, is_committed: bool) -> None:
+        """Print what is kept if the transaction is committed, and keep nothing."""
+        self._held.seek(0)
+        if is_committed:
+            shutil.copyfileobj(self._held, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        self._held.seek(0)
+        self._held.truncate()
+
+
+def _renderer(output: str) -> "_Render | None":
+    """Return what makes the report of a record that is written; None: there is no report."""
     if output == "text":
-        return lambda _: None
-    if output == "json":
-        return _print_place
-    render = record_printer(output, "--output")
-
-    def write(message: "Message") -> None:
-        sys.stdout.buffer.write(render(message))
-
-    return write
+        return None
+    return _render_place if output == "json" else record_printer(output, "--output")
 
 
-def _print_place(message: "Message") -> None:
+def _reporter(render: "_Render | None", write: Callable[[bytes], None]) -> Callable[["Message"], None]:
+    """Return what is done with each record that is acknowledged."""
+    return (lambda _: None) if render is None else (lambda message: write(render(message)))
+
+
+def _print_bytes(report: bytes) -> None:
+    sys.stdout.buffer.write(report)
+    if sys.stdout.isatty():
+        sys.stdout.buffer.flush()
+
+
+def _render_place(message: "Message") -> bytes:
     place = {
         "topic": message.topic(),
         "partition": message.partition(),
         "offset": kafka_client.delivered_offset(message),
     }
-    print(json.dumps(place, ensure_ascii=False))
+    return json.dumps(place, ensure_ascii=False).encode() + b"\n"
 
 
 def _copy(
     records: Iterator[InputRecord], writer: "RecordWriter", end: InputEnd, bar: ProgressBar, *, tombstone: bool
 ) -> InputError | None:
     """Write all records, up to input that is no record: that is returned."""
-    bad_input = None
     try:
         for record in records:
             writer.write(_emptied(record) if tombstone else record)
     except KeyboardInterrupt:
         bar.clear()
         print(file=sys.stderr)
+        end.reach()
+        undone = writer.cut_short()
+        if undone:
+            raise GivenUpError(f"interrupted: {undone}") from None
+        return None
     except InputError as error:
-        bad_input = error
+        end.reach()
+        undone = writer.cut_short()
+        return InputError(f"{error}; {undone}") if undone else error
     end.reach()
     writer.finish()
-    return bad_input
+    return None
 
 
 def _records(sources: Sequence[Path], read: ReadRecords, end: InputEnd, bar: ProgressBar) -> Iterator[InputRecord]:

@@ -1,8 +1,8 @@
 """Sends records, waits for what becomes of each, and says why one failed."""
 
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ class WriteRequest:
         timeout: Seconds until a record has failed.
         linger_ms: How long a record waits for others to share its batch.
         headers: Of every record, before its own.
+        options: More options of librdkafka's producer, with `_` for each dot.
     """
 
     brokers: str
@@ -45,10 +46,11 @@ class WriteRequest:
     timeout: float
     linger_ms: int
     headers: Headers
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RecordWriter:
-    """Writes the records of one command.
+    """Writes the records of one command; `transaction_writer` writes them in transactions.
 
     Args:
         request: Where and how.
@@ -79,13 +81,19 @@ class RecordWriter:
             message_max_bytes=RECORD_BYTES_MAX,
             batch_size=_BATCH_BYTES,
             compression_type=request.compression,
+            **request.options,
         )
-        self.written = 0
+        self._acknowledged = 0
         self._sent = 0
         self._error = ""
         self._lost_quorum: NoQuorumError | None = None
         self._idle = Stopwatch(WRITE_PATIENCE_SECONDS)
         self._warning = ""
+
+    @property
+    def written(self) -> int:
+        """Records that are written, as far as readers are concerned."""
+        return self._acknowledged
 
     def write(self, record: InputRecord) -> None:
         """Send one record; waits while librdkafka's queue is full.
@@ -118,7 +126,7 @@ class RecordWriter:
                 break
             except BufferError:
                 if self._is_urgent():
-                    self.finish()
+                    self._settle()
                 self._producer.poll(_FLUSH_POLL_SECONDS)
                 self._warn_if_idle()
             except KafkaException as error:
@@ -126,7 +134,7 @@ class RecordWriter:
         self._sent += 1
         self._producer.poll(0)
         if self._error:
-            self.finish()
+            self._settle()
         self._warn_if_idle()
 
     def finish(self) -> None:
@@ -137,19 +145,40 @@ class RecordWriter:
             GivenUpError: Nobody wants to wait any longer.
             NoQuorumError: Too few brokers answer for any record to be acknowledged.
         """
+        self._settle()
+
+    def cut_short(self) -> str:
+        """As `finish`, where the input has ended before its time. Return what was undone for that; empty: nothing."""
+        self._settle()
+        return ""
+
+    def _settle(self) -> None:
+        """Wait until each record that was sent has an outcome.
+
+        Raises:
+            CommandError: A record has failed.
+            GivenUpError: Nobody wants to wait any longer.
+            NoQuorumError: Too few brokers answer for any record to be acknowledged.
+        """
         while len(self._producer):
             if self._is_urgent():
-                raise GivenUpError(
-                    f"interrupted: brokers have acknowledged {self.written} of the {self._sent} {self._unit} that were"
-                    " sent; the others may be written too"
-                )
+                raise GivenUpError(f"interrupted: {self._unknown_outcome()}")
             self._producer.flush(_FLUSH_POLL_SECONDS)
             self._warn_if_idle()
         self._check_quorum()
         if self._error:
-            raise CommandError(
-                f"{self._error}; {self.written} of the {self._sent} {self._unit} that were sent are written"
-            )
+            raise CommandError(f"{self._error}; {self._failed_outcome()}")
+
+    def _unknown_outcome(self) -> str:
+        """Say what is known of records where nobody waits for the rest."""
+        return (
+            f"brokers have acknowledged {self._acknowledged} of the {self._sent} {self._unit} that were sent; the"
+            " others may be written too"
+        )
+
+    def _failed_outcome(self) -> str:
+        """Say what is written where a record has failed and each of the others has its outcome."""
+        return f"{self.written} of the {self._sent} {self._unit} that were sent are written"
 
     def _partition_of(self, record: InputRecord) -> int:
         if record.partition < 0:
@@ -177,8 +206,7 @@ class RecordWriter:
             return
         if self._sent:
             self._before_words()
-            words = f"brokers have acknowledged {self.written} of the {self._sent} {self._unit} that were sent"
-            print(f"raftka: {words}; the others may be written too", file=sys.stderr)
+            print(f"raftka: {self._unknown_outcome()}", file=sys.stderr)
         raise self._lost_quorum
 
     def _on_delivery(self, place: Place, headers: Headers, error: "KafkaError | None", message: "Message") -> None:
@@ -186,7 +214,7 @@ class RecordWriter:
         if error is not None:
             self._error = self._error or f"{place}: {self._why(error, message)}"
             return
-        self.written += 1
+        self._acknowledged += 1
         # librdkafka reports everything of a record but its headers.
         if headers:
             message.set_headers([*headers])

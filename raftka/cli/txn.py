@@ -8,7 +8,7 @@ import click
 from raftka.cli import txn_hanging
 from raftka.cli.exit_codes import CommandError
 from raftka.cli.lazy_group import CommandGroup
-from raftka.cli.options import Format, brokers_option, format_option
+from raftka.cli.options import Format, brokers_option, format_option, given_transactional_id
 from raftka.cli.output import print_json, print_table, printable
 from raftka.cli.param_types import BoundedInt, EnumChoice
 from raftka.counted import counted
@@ -73,17 +73,8 @@ def list_transactions(states: tuple[State, ...], producer_ids: tuple[int, ...], 
     )
 
 
-def _given_id(_: click.Context, __: click.Parameter, name: str) -> str:
-    if not name:
-        raise click.BadParameter("a transactional id must not be empty")
-    # The length of a string in Kafka's protocol.
-    if len(name.encode()) >= 2**15:
-        raise click.BadParameter(f"a transactional id has at most {2**15 - 1} bytes")
-    return name
-
-
 @app.command()
-@click.argument("transactional_id", metavar="ID", callback=_given_id, help="The transactional id.")
+@click.argument("transactional_id", metavar="ID", callback=given_transactional_id, help="The transactional id.")
 @brokers_option
 @format_option
 def describe(transactional_id: str, brokers: str, output: Format) -> None:

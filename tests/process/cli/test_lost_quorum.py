@@ -98,6 +98,7 @@ MORE = [
     "consume orders -n 5 -o -1",
     "produce orders --acks 1",
     "produce orders -p 0 --acks 0",
+    "produce orders --transactional",
     "bench -t orders -s 1",
     "group seek readers --to-group others",
     "cluster log-level",
