@@ -1,26 +1,38 @@
 """A partition moves at random among five brokers under load, amid kills, cut links and restarts: nothing is lost."""
 
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import combinations
 
 import pytest
 
 from raftka.chaos.network_namespace import NetworkNamespace
-from tests.process.broker_processes import ClusterMaker, eventually
+from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 from tests.process.living_clusters import check_logs, controller, cuttable_network, loads
-from tests.process.partition_moves import ask, await_moved, start_move
+from tests.process.partition_moves import ask, await_moved, move_of, replicas_of, start_move
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 TOPIC = "orders"
 MOVES = 50
+# By the last digit of the move's number.
+STRIKES = {2: "leader", 7: "raft0's leader", 3: "new replica", 8: "new replica", 4: "parted", 9: "parted"}
+HELD = ("leader", "raft0's leader", "parted")
 
 
 @pytest.fixture
 def network() -> Iterator[NetworkNamespace]:
     yield from cuttable_network()
+
+
+def _part(network: NetworkNamespace, cluster: BrokerCluster, old: Iterable[int], new: int) -> None:
+    """Cut the links between brokers that hold a partition and one that is to get it."""
+    for node in old:
+        network.cut(cluster[node].host, cluster[new].host)
+        network.cut(cluster[new].host, cluster[node].host)
 
 
 # Fifty moves, most with a broker that restarts: two minutes on an idle machine.
@@ -30,33 +42,36 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
 ) -> None:
     """Of ten moves, one has the partition's leader killed, one raft0's leader, two have old and new replicas parted.
 
-    In two more the broker of a new replica is killed, while it receives what it lacks.
+    These moves cannot end before the strike, for a new replica is parted from all old ones. In two more the broker of a
+    new replica is killed, while it receives what it lacks.
     """
     cluster = make_cluster(5)
     cluster.start()
     create_topic(cluster, TOPIC, replicas=3)
     rng = random.Random(26)
+    amid: Counter[str] = Counter()
     with ExitStack() as stack:
         producers = loads(stack, cluster, TOPIC)
         for number in range(MOVES):
-            status = eventually("somebody tells of the partition", lambda: cluster.partition(TOPIC, 0))
-            target = rng.sample(sorted(cluster.brokers), 3)
-            fresh = sorted(set(target) - set(status["replicas"]))
+            old = replicas_of(cluster, TOPIC)
+            others = [each for each in combinations(cluster.brokers, 3) if set(each) != set(old)]
+            target = rng.sample(rng.choice(others), 3)
+            new = min(set(target) - set(old))
+            strike = STRIKES.get(number % 10, "")
+            if strike in HELD:
+                _part(network, cluster, old, new)
             start_move(cluster, TOPIC, target)
-            killed: list[int] = []
-            if number % 10 == 2:
+            killed = []
+            if strike == "leader":
                 killed = [cluster.leader_of(TOPIC, 0)]
-            elif number % 10 == 7:
+            elif strike == "raft0's leader":
                 killed = [controller(cluster)]
-            elif number % 5 == 3:
-                killed = fresh[:1]
-            elif number % 5 == 4:
-                for new in fresh:
-                    old = cluster[rng.choice(status["replicas"])].host
-                    network.cut(old, cluster[new].host)
-                    network.cut(cluster[new].host, old)
+            elif strike == "new replica":
+                killed = [new]
             for node in killed:
                 cluster[node].kill()
+            if strike and move_of(cluster, TOPIC) is not None:
+                amid[strike] += 1
             for load in producers:
                 load.wait_acked(20)
             network.heal()
@@ -65,6 +80,9 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
         logs = [load.finish() for load in producers]
     cluster.wait_in_sync(TOPIC, 0)
     check_logs(cluster, TOPIC, logs)
+    assert amid["leader"] == amid["raft0's leader"] == MOVES // 10
+    assert amid["parted"] == MOVES // 5
+    assert amid["new replica"] > 0
 
 
 def test_a_rolling_restart_of_all_brokers_amid_a_move_loses_nothing(make_cluster: ClusterMaker) -> None:

@@ -17,7 +17,6 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from raftka.admin_client import not_ready_reason
-from raftka.kafka.features import raise_features
 from tests.process.acked_log import (
     AckedLog,
     LoadProducer,
@@ -91,10 +90,14 @@ class Story:
             producer.wait_acked(BETWEEN)
             assert not producer.log.failed
 
-    def cli(self, *arguments: str) -> str:
+    def features(self, *arguments: str) -> str:
         """Return what `raftka cluster features` says, of refusals, too."""
+        return self.cli("cluster", "features", *arguments)
+
+    def cli(self, *arguments: str) -> str:
+        """Return what `raftka` says, of refusals, too."""
         done = subprocess.run(
-            [*RAFTKA, "cluster", "features", *arguments],
+            [*RAFTKA, *arguments],
             env=environment() | {"RAFTKA_BROKERS": self.cluster.bootstrap},
             capture_output=True,
             text=True,
@@ -214,8 +217,8 @@ def check_one_former_broker_holds_the_level_back(story: Story) -> None:
             eventually("another controller", lambda: story.controller() != 3)
     words, refusal = ("upgrade", "raftka.membership=1"), "raftka.membership cannot be at level 1: broker 3 has 0"
     # Who was paused may be known again a moment later only.
-    eventually("a refused dry run", lambda: refusal in story.cli(*words, "--dry-run"))
-    refused = story.cli(*words)
+    eventually("a refused dry run", lambda: refusal in story.features(*words, "--dry-run"))
+    refused = story.features(*words)
     assert refusal in refused, refused
     assert formats(cluster) == [1, 1, 1], "a refused level marks nothing"
 
@@ -224,7 +227,8 @@ def check_links_refuse_the_former_version(story: Story) -> None:
     """Raise the level while broker 3 is stopped, and start it in the former version: nobody takes it in."""
     cluster, broker = story.cluster, story.cluster[3]
     assert broker.terminate() == 0, broker.log_tail()
-    raise_features(1, cluster[1].kafka, {"raftka.membership": 1}, is_dry_run=False)
+    raised = story.features("upgrade", "raftka.membership=1")
+    assert raised.startswith("raftka.membership at level 1\n"), raised
     eventually("marked directories", lambda: formats(cluster) == [2, 2, 1])
     story.use(broker, story.former)
     broker.start()
@@ -258,13 +262,21 @@ def check_its_own_directory_refuses_the_former_version(story: Story) -> None:
     story.go_on()
 
 
+def check_what_it_wrote_is_moved(story: Story) -> None:
+    """Replicas of a topic that the former version has created, and written to, leave and come back under load."""
+    for count in (2, 3):
+        said = story.cli("topic", "alter-replication", TOPICS[0], "-r", str(count), "--wait")
+        assert len(story.cluster.partition(TOPICS[0], 0)["replicas"]) == count, said
+        story.go_on()
+
+
 def test_the_former_version_is_upgraded_rolled_back_and_raised_without_a_failed_write(story: Story) -> None:
     cluster = story.cluster
     commit(cluster, 7)
 
     story.roll(NEW)
     assert committed(cluster) == 7
-    assert "raftka.membership" in story.cli("list")
+    assert "raftka.membership" in story.features("list")
     create_topic(cluster, TRIMMED)
     commit(cluster, 8)
     trim(cluster, TRIMMED)
@@ -281,11 +293,12 @@ def test_the_former_version_is_upgraded_rolled_back_and_raised_without_a_failed_
     story.roll(NEW, 1, 2)
     check_one_former_broker_holds_the_level_back(story)
     story.roll(NEW, 3)
-    accepted = story.cli("upgrade", "--dry-run")
+    accepted = story.features("upgrade", "--dry-run")
     assert "raftka.membership at level 1: accepted; nothing is changed" in accepted, accepted
 
     check_links_refuse_the_former_version(story)
     check_its_own_directory_refuses_the_former_version(story)
+    check_what_it_wrote_is_moved(story)
 
     logs = [producer.finish() for producer in story.producers]
     for topic, log in zip(TOPICS, logs, strict=True):

@@ -21,11 +21,11 @@ def retired_directories_are_linked(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """A node may come with any directory that it ever had."""
+    """A node may come with any directory that it ever had: links compare no epochs, and know no retired directory."""
     patch.setattr(Links, "set_known_replicas", lambda *_: None)
 
 
 def removed_brokers_register(patch: pytest.MonkeyPatch) -> None:
-    """A broker that is in the cluster no longer is taken for one that starts again."""
+    """A broker that is in the cluster no longer is taken for one that starts again, by links and by raft0."""
     patch.setattr(Links, "set_known_replicas", lambda *_: None)
     patch.setattr(MembersTable, "check_admitted", lambda *_: None)

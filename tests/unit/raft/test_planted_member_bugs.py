@@ -29,7 +29,7 @@ def _one_configuration_is_under_way():
             group.advance(0.5)
         leader = group.replica(1)
         assert leader.state.is_leader
-        assert leader.log.dirty_index == leader.state.commit_index + 1
+        assert leader.log.dirty_index == leader.state.commit_index + 1, "two configurations are under way"
 
 
 def _a_truncation_brings_the_former_configuration_back():
@@ -44,7 +44,7 @@ def _a_truncation_brings_the_former_configuration_back():
         group.wire.is_cut[1] = False
         group.tick(10)
         assert group.terms(1) == group.terms(2)
-        assert group.replica(1).configuration == group.configuration
+        assert group.replica(1).configuration == group.configuration, "the newer configuration is still there"
 
 
 def _both_voter_sets_elect():
@@ -60,7 +60,7 @@ def _both_voter_sets_elect():
         for _ in range(20):
             group.advance(1.0)
             group.deliver(lambda _: True)
-        assert not any(group.actors[node].probe.elections_won for node in (3, 4, 5))
+        assert not any(group.actors[node].probe.elections_won for node in (3, 4, 5)), "one set has elected"
 
 
 def _learners_count_nowhere():
@@ -73,7 +73,7 @@ def _learners_count_nowhere():
         group.write(1)
         group.tick(2)
         assert group.terms(4) == group.terms(5) == group.terms(1)
-        assert not group.is_done("w1")
+        assert not group.is_done("w1"), "a learner was counted"
 
 
 def _a_learner_does_not_stand():
@@ -85,7 +85,7 @@ def _a_learner_does_not_stand():
         assert group.replica(4).configuration.learners == replicas(4)
         isolate(group, 1)
         group.advance(30.0)
-        assert group.actors[4].probe.elections_started == 0
+        assert group.actors[4].probe.elections_started == 0, "a learner stands"
 
 
 def _a_learner_votes_once_it_has_fsynced():
@@ -96,30 +96,39 @@ def _a_learner_votes_once_it_has_fsynced():
         group.aim(target(1, 2, 4))
         group.tick(20)
         assert group.replica(4).log.dirty_index > group.replica(4).log.flushed_index
-        assert group.replica(1).configuration.learners == replicas(4)
+        assert group.replica(1).configuration.learners == replicas(4), "promoted before it has fsynced"
         assert not group.replica(1).configuration.is_joint
         group.call(lambda: group.actors[4].workers.release(Pool.FSYNC))
         assert group.reach(target(1, 2, 4)) == 1
 
 
+# The bug, the schedule that shows it, and what the schedule then says.
 BUGS = {
-    "two uncommitted configurations": (membership.two_configurations_are_under_way, _one_configuration_is_under_way),
+    "two uncommitted configurations": (
+        membership.two_configurations_are_under_way,
+        _one_configuration_is_under_way,
+        "two configurations are under way",
+    ),
     "truncation keeps the newer configuration": (
         membership.truncations_keep_the_newer_configuration,
         _a_truncation_brings_the_former_configuration_back,
+        "the newer configuration is still there",
     ),
     "joint configuration elects by one set": (
         membership.joint_configurations_elect_by_one_set,
         _both_voter_sets_elect,
+        "one set has elected",
     ),
-    "learner counts": (PLANTED["a learner counts"], _learners_count_nowhere),
+    "learner counts": (PLANTED["a learner counts"], _learners_count_nowhere, "a learner was counted"),
     "learner stands": (
         lambda patch: patch.setattr(ReplicaState, "may_stand", property(lambda state: True)),
         _a_learner_does_not_stand,
+        "a learner stands",
     ),
     "promotion on match instead of flushed": (
         membership.learners_are_promoted_by_what_they_have_written,
         _a_learner_votes_once_it_has_fsynced,
+        "promoted before it has fsynced",
     ),
 }
 
@@ -131,7 +140,7 @@ def test_a_schedule_of_members_ends_well(bug):
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_planted_in_the_change_of_members_is_found(bug, monkeypatch):
-    plant, schedule = BUGS[bug]
+    plant, schedule, words = BUGS[bug]
     plant(monkeypatch)
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match=words):
         schedule()

@@ -129,6 +129,8 @@ def test_a_broker_is_emptied_and_removed_and_its_readiness_and_that_of_others_fo
                 status, body = await _ask(ports, 3, verb)
                 assert (status, words in body["message"]) == (409, True)
             await _until_told(ports, 3, lambda found: not found["waits_for"] and not found["replicas"], seconds=60)
+            told = [event.text for event in cluster[4].events.since(1) if event.kind is EventKind.RAFT0_VOTERS]
+            assert told == ["is to get the voters 1,2,4, and has 1,2,3", "has the voters 1,2,4, and had 1,2,3"]
             status, body = await _ask(ports, 3, "remove", dry_run=True)
             assert (status, body["state"]) == (200, "decommissioning")
             assert (await _ask(ports, 3, "remove"))[0] == 200

@@ -324,12 +324,16 @@ def test_a_check_alone_changes_nothing(tmp_path):
 def test_the_older_request_replaces_all_that_is_set(tmp_path):
     async def test():
         async with running(tmp_path) as broker:
-            await broker.set("1", log_retention_ms="5000", log_roll_ms="6000")
-            given = [AlterConfigsRequest.AlterableConfig(name="log.roll.ms", value="7000")]
-            resource = AlterConfigsRequest.AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=given)
-            answer = await broker.client.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=[resource]))
-            assert answer.responses[0].error_code == 0
-            assert broker.node.controller.options.of(1) == {"log.roll.ms": "7000"}
+            # Of one broker, and of all.
+            for name, whose in (("1", 1), ("", None)):
+                await broker.set(name, log_retention_ms="5000", log_roll_ms="6000")
+                given = [AlterConfigsRequest.AlterableConfig(name="log.roll.ms", value="7000")]
+                resource = AlterConfigsRequest.AlterConfigsResource(
+                    resource_type=BROKER, resource_name=name, configs=given
+                )
+                answer = await broker.client.call(ApiKey.ALTER_CONFIGS, 2, AlterConfigsRequest(resources=[resource]))
+                assert answer.responses[0].error_code == 0
+                assert broker.node.controller.options.of(whose) == {"log.roll.ms": "7000"}
 
     run(test)
 

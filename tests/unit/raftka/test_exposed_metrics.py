@@ -1,6 +1,5 @@
 """Every name of the catalogue is exposed, and every name that is exposed is in the catalogue; values that brokers agree on."""
 
-import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -11,40 +10,17 @@ from cluster.telemetry.publisher import TelemetryCounts
 from kafka_api import topic_traffic
 from kafka_api.groups import lag
 from kafka_api.handlers.cluster_view import partition_view
-from kafka_api.options import KafkaOptions
 from kafka_api.protocol.api_keys import ApiKey
-from kafka_api.server import KafkaServer
 from model import bounded_names
 from model.ids import NodeId
 from model.topic_config import TopicConfig
 from raftka.broker.group_lag_metrics import GroupLagCollector
-from raftka.broker.loop_watch import LoopWatch
-from raftka.broker.metrics import row_sources
-from raftka.broker.stall_watch import StallWatch
 from raftka.monitoring import catalogue
 from raftka.monitoring.catalogue import BY_NAME, FAMILIES, Kind, Path
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.kafka_api.wire_client import broker_in, fetch_request
-
-
-class Exposed:
-    """What one node exposes."""
-
-    def __init__(self, node, server) -> None:
-        self.stalls = StallWatch(node)
-        self.watch = LoopWatch()
-        self._sources = row_sources(node, server, self.watch, self.stalls)
-
-    def rows(self, path=Path.BROKER):
-        now = asyncio.get_running_loop().time()
-        return [row for source in self._sources[path] for row in source.rows(now) if row is not None]
-
-    def __call__(self, name, *labels):
-        """Return one value; None if it is not exposed."""
-        return next(
-            (row.value for row in self.rows(BY_NAME[name].path) if (row.name, row.labels) == (name, labels)), None
-        )
+from tests.unit.raftka.exposed import Exposed, exposed_by
 
 
 @asynccontextmanager
@@ -55,10 +31,7 @@ async def _exposed(tmp_path, count, **options):
     try:
         yield (
             cluster,
-            {
-                number: Exposed(node, KafkaServer(node.env, node, KafkaOptions()))
-                for number, node in cluster.nodes.items()
-            },
+            {number: exposed_by(node) for number, node in cluster.nodes.items()},
         )
     finally:
         await cluster.stop()

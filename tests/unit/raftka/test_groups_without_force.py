@@ -14,6 +14,7 @@ from raftka.health.rules import judge
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.cluster.test_joins import Growing
 from tests.unit.raftka.admin_ports import ports_of
+from tests.unit.raftka.exposed import exposed_by
 from tests.unit.raftka.test_move_verbs import _moving
 
 
@@ -73,6 +74,9 @@ def test_a_group_whose_new_voters_died_before_the_joint_could_commit_waits_and_g
             # `raftka cluster health` prints these rows.
             assert (row["voter_sets"], row["lost_voter_sets"], row["away"]) == ([[1], [3]], [[3]], [3])
             assert row["waits_for"] == "a majority of the voters 3 answers: broker 3 does not"
+            exposed = exposed_by(cluster[1])
+            assert exposed("raftka_partition_joint", "t", "0") == 1
+            assert exposed("raftka_feature_level", "raftka.membership") == 1
             # The doctor, at every broker.
             for at in (1, 2):
                 (finding,) = await _findings(ports, at)

@@ -15,6 +15,7 @@ from tests.feature_levels import LEVEL_0
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.cluster.test_moves import Movable, nodes_of, topics, until_held
 from tests.unit.raftka.admin_ports import ports_of
+from tests.unit.raftka.exposed import exposed_by
 
 
 def _ports(directory, kind=Movable):
@@ -81,6 +82,11 @@ def test_a_move_to_a_broker_that_is_away_is_listed_with_what_it_waits_for_and_ca
             assert (row["learners"], row["voter_sets"], row["lost_voter_sets"]) == ([other], [sorted(before)], [])
             assert row["waits_for"] == f"nodes [{other}] catch up: broker {other} does not answer"
             assert row["away"] == [other]
+            exposed = exposed_by(cluster[at])
+            states = {state: exposed("raftka_moves", state) for state in ("preparing", "copying", "joint", "finishing")}
+            assert states == {"preparing": 0, "copying": 1, "joint": 0, "finishing": 0}
+            assert exposed("raftka_partition_learners", "t", "0") == 1
+            assert exposed("raftka_partition_joint", "t", "0") == 0
             cancelled = {"partitions": [{"topic": "t", "partition": 0}]}
             status, body = await ports.ask("/v1/moves/cancel", {**cancelled, "dry_run": True}, at=at)
             assert (status, (await listed())["is_cancelled"]) == (200, False), body
