@@ -119,8 +119,11 @@ def _unfit_replica(node: Node) -> NotReady | None:
         if why_not is not None:
             return NotReady(f"{consensus.name} {'has stopped' if consensus.failure else 'is damaged'}: {why_not}")
         lost, partition = consensus.state.lost_end, node.partitions.get(consensus.group)
+        if lost is None or consensus.state.flushed_end >= lost:
+            # All is back where only the floor of the vote is still to be forgotten, which takes an fsync.
+            continue
         # What a replica held before it left its node is a floor as well (RFC 0019), and no damage.
-        if lost is not None and (partition is None or _counts(node, partition)):
+        if partition is None or _counts(node, partition):
             return NotReady(f"{consensus.name} gets back what damage took, up to entry {lost.last_index}@{lost.term}")
     return None
 

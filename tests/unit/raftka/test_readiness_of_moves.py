@@ -65,6 +65,9 @@ def test_a_broker_whose_voter_was_damaged_is_not_ready_until_it_has_its_entries_
             await until(lambda: not_ready(cluster[4]) is None)
             state.lost_end = LogEnd(Term(10**6), Index(10**6))
             assert not_ready(cluster[4]).reason == "t-0 gets back what damage took, up to entry 1000000@1000000"
+            # It has them back once they are on its disk, also while it has not forgotten yet that they were away.
+            state.lost_end = state.flushed_end
+            assert not_ready(cluster[4]) is None
             state.lost_end = None
             await until(lambda: not_ready(cluster[4]) is None)
 
