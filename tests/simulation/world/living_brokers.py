@@ -151,14 +151,16 @@ class LivingBrokers:
         def end() -> None:
             self.replaced = None
 
-        if self._nemesis.is_stopped or not self._can_lose(node_id):
+        # Where only brokers run that have not heard of it yet, or again, nobody knows what its disk is for.
+        member = self._members().member(NodeId(node_id))
+        if self._nemesis.is_stopped or member is None or not self._can_lose(node_id):
             self._cluster.history.counts["disks that somebody needs"] += 1
             self._start(node_id)
             self._end(node_id)
             end()
             return
         # By its name: a directory that has come in the place of another one is retired by no other way.
-        directory = self._members().require(NodeId(node_id)).replica.directory_id
+        directory = member.replica.directory_id
         image = self._cluster.lose_disk(node_id)
         # The machine runs without a broker: connections of its former life are reset.
         self._world.network.power_on(self._world.nodes[node_id].host)
