@@ -2,17 +2,17 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from itertools import combinations
 
 import pytest
 
 from raftka.chaos.network_namespace import NetworkNamespace
-from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
+from tests.process.broker_processes import ClusterMaker, eventually
 from tests.process.kafka_topics import create_topic
 from tests.process.living_clusters import check_logs, controller, cuttable_network, loads
-from tests.process.partition_moves import ask, await_moved, move_of, replicas_of, start_move
+from tests.process.partition_moves import ask, await_moved, move_of, replicas_of, start_move, throttled
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
@@ -20,19 +20,12 @@ TOPIC = "orders"
 MOVES = 50
 # By the last digit of the move's number.
 STRIKES = {2: "leader", 7: "raft0's leader", 3: "new replica", 8: "new replica", 4: "parted", 9: "parted"}
-HELD = ("leader", "raft0's leader", "parted")
+HELD = ("leader", "raft0's leader")
 
 
 @pytest.fixture
 def network() -> Iterator[NetworkNamespace]:
     yield from cuttable_network()
-
-
-def _part(network: NetworkNamespace, cluster: BrokerCluster, old: Iterable[int], new: int) -> None:
-    """Cut the links between brokers that hold a partition and one that is to get it."""
-    for node in old:
-        network.cut(cluster[node].host, cluster[new].host)
-        network.cut(cluster[new].host, cluster[node].host)
 
 
 # Fifty moves, most with a broker that restarts: two minutes on an idle machine.
@@ -42,8 +35,8 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
 ) -> None:
     """Of ten moves, one has the partition's leader killed, one raft0's leader, two have old and new replicas parted.
 
-    These moves cannot end before the strike, for a new replica is parted from all old ones. In two more the broker of a
-    new replica is killed, while it receives what it lacks.
+    The kills of leaders come while copies are throttled, so that these moves cannot have ended before. In two more moves
+    the broker of a new replica is killed, while it receives what it lacks.
     """
     cluster = make_cluster(5)
     cluster.start()
@@ -58,30 +51,35 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
             target = rng.sample(rng.choice(others), 3)
             new = min(set(target) - set(old))
             strike = STRIKES.get(number % 10, "")
-            if strike in HELD:
-                _part(network, cluster, old, new)
-            start_move(cluster, TOPIC, target)
-            killed = []
-            if strike == "leader":
-                killed = [cluster.leader_of(TOPIC, 0)]
-            elif strike == "raft0's leader":
-                killed = [controller(cluster)]
-            elif strike == "new replica":
-                killed = [new]
-            for node in killed:
-                cluster[node].kill()
-            if strike and move_of(cluster, TOPIC) is not None:
-                amid[strike] += 1
-            for load in producers:
-                load.wait_acked(20)
+            with throttled(cluster, TOPIC) if strike in HELD else nullcontext():
+                start_move(cluster, TOPIC, target)
+                killed = []
+                if strike == "leader":
+                    killed = [cluster.leader_of(TOPIC, 0)]
+                elif strike == "raft0's leader":
+                    killed = [controller(cluster)]
+                elif strike == "new replica":
+                    killed = [new]
+                elif strike == "parted":
+                    one = cluster[rng.choice(old)].host
+                    network.cut(one, cluster[new].host)
+                    network.cut(cluster[new].host, one)
+                for node in killed:
+                    cluster[node].kill()
+                if strike in HELD:
+                    # A broker may hear of it from raft0's next leader only.
+                    eventually("the move is under way", lambda: move_of(cluster, TOPIC))
+                elif strike and move_of(cluster, TOPIC) is not None:
+                    amid[strike] += 1
+                for load in producers:
+                    load.wait_acked(20)
             network.heal()
             cluster.restart(killed)
             await_moved(cluster, TOPIC, target)
         logs = [load.finish() for load in producers]
     cluster.wait_in_sync(TOPIC, 0)
     check_logs(cluster, TOPIC, logs)
-    assert amid["leader"] == amid["raft0's leader"] == MOVES // 10
-    assert amid["parted"] == MOVES // 5
+    assert amid["parted"] > 0
     assert amid["new replica"] > 0
 
 
