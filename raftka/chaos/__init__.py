@@ -13,9 +13,10 @@
 * `small_disks`         disks that can be filled.
 * `vanished_directories`  data directories that are away for a while.
 * `log_workload`        partitions as logs; on it work `wire_producer`, `wire_consumer` and `librdkafka_clients`.
+* `transaction_workload`  partitions as lists, which `transactors` append to and read in transactions.
 * `register_workload`   topic names as compare-and-set objects, through `topic_admin`.
 * `leadership`          who leads, as brokers tell.
-* `workload`            what a run needs of either workload.
+* `workload`            what a run needs of any workload.
 * `history`             what clients saw, as it happens; `latencies`, `pacing`, `load` serve it and the workloads.
 * `broker_logs`         what brokers' logs say of elections and truncations.
 * `duplicates`          whether the brokers or the client wrote a record twice.

@@ -124,18 +124,19 @@ class History:
             self.counts["polled"] += len(line["recs"])
             if line["hw"] is not None:
                 self.seconds[self.second(line["ret"])].high_watermarks[line["tp"]] = line["hw"]
-        elif outcome == "ok" and f in ("send", "cas", "read"):
+        elif outcome == "ok" and f in ("send", "cas", "read", "txn") and not line.get("final"):
             self._note_ack(line)
 
     def _note_ack(self, line: dict[str, Any]) -> None:
-        where, ret = line.get("tp") or line["key"], line["ret"]
+        # Transactions have many keys: it is an outage of all of them if none is committed.
+        where, ret = line.get("tp") or line.get("key") or "transactions", line["ret"]
         second = self.seconds[self.second(ret)]
         second.acked += 1
         second.latencies.add(ret - line["inv"])
         self.latencies.add(ret - line["inv"])
         before = self._last_ack.get(where, ret)
         # Names of topics are used now and then only: a gap between two uses is no outage.
-        if line["f"] == "send" and ret - before > OUTAGE_SECONDS * 1e9:
+        if line["f"] in ("send", "txn") and ret - before > OUTAGE_SECONDS * 1e9:
             self.outages.append((where, before, ret))
         self._last_ack[where] = ret
 

@@ -18,6 +18,8 @@ from raftka.chaos.summary import count_faults, summarize
 from raftka.chaos.workload import Workload
 from raftka.check.errors import HistoryError
 from raftka.check.levels import Level
+from raftka.check.lists.history import read_list_history
+from raftka.check.lists.model import check_lists
 from raftka.check.log.builder import read_log_history
 from raftka.check.log.model import check_log
 from raftka.check.register_history import read_register_history
@@ -26,8 +28,8 @@ from raftka.check.render import render
 from raftka.check.verdict import Verdict
 
 # So much has to be acknowledged before the first fault, during the faults, and after the last one. Making a topic takes
-# many times as long as a record.
-_ACKED_MIN = {"log": 100, "cas": 20}
+# many times as long as a record, and so does a transaction.
+_ACKED_MIN = {"log": 100, "cas": 20, "append": 10}
 
 
 def judge(
@@ -67,6 +69,8 @@ def _outcome(verdict: Verdict | None, losses: LossReport | None, problems: list[
 def _checked(history: Path, model: str) -> Verdict:
     if model == "log":
         return check_log(read_log_history([history]), Level.QUORUM_ACK)
+    if model == "append":
+        return check_lists(read_list_history([history]))
     return check_register(read_register_history([history], has_cas=True), model)
 
 

@@ -18,6 +18,7 @@ from raftka.chaos.register_workload import RegisterWorkload
 from raftka.chaos.run_facts import Judgement, RunFacts, RunRequest
 from raftka.chaos.run_folder import clear_folder, prepare_folder
 from raftka.chaos.small_disks import leave_shared_mounts
+from raftka.chaos.transaction_workload import TransactionWorkload
 from raftka.chaos.workload import Workload
 from raftka.kafka import client as kafka_client
 from raftka.kafka.errors import KafkaClientError, NoBrokerError
@@ -64,6 +65,8 @@ def _workload(request: RunRequest, bootstrap: str, history: History, replicas: i
     seed = request.schedule.seed
     if request.workload == "register":
         return RegisterWorkload(bootstrap, history, seed, request.rate, replicas)
+    if request.workload == "txn":
+        return TransactionWorkload(bootstrap, history, seed, request.rate, replicas)
     is_raftka = request.bootstrap is None
     return LogWorkload(bootstrap, history, seed, request.rate, request.acks, replicas, is_raftka=is_raftka)
 
@@ -101,7 +104,9 @@ def _run_cluster(
         leave_shared_mounts()
         written = request.schedule.seconds * request.rate * (VALUE_BYTES + _RECORD_OVERHEAD)
         disk_bytes = int(2 * written) + _DISK_MARGIN
-    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes))
+    # No version offers transactions yet; a cluster of their own has them.
+    options = {"unstable.feature.versions.enable": "true"} if request.workload == "txn" else {}
+    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes, options))
     workload = stack.enter_context(_workload(request, cluster.bootstrap, history, min(_REPLICAS_MAX, request.brokers)))
     facts = RunFacts(now_ns())
     workload.start()

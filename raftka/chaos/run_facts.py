@@ -9,7 +9,7 @@ from raftka.chaos.losses import LossReport
 from raftka.chaos.schedule import Fault, Schedule
 from raftka.check.verdict import Verdict
 
-WorkloadName = Literal["log", "register"]
+WorkloadName = Literal["log", "register", "txn"]
 Outcome = Literal["valid", "anomalies", "invalid"]
 
 
@@ -21,7 +21,7 @@ class RunRequest:
         out: The run's folder; new or empty.
         bootstrap: A cluster that is there; None: one of `brokers` brokers is made.
         nemeses: Empty for none.
-        rate: Operations per second.
+        rate: Operations per second, or transactions.
     """
 
     out: Path

@@ -30,7 +30,9 @@ def summarize(
 ) -> dict[str, Any]:
     """Return everything that a table of runs may want to know."""
     seconds = max(1e-9, (facts.ended_ns - facts.began_ns) / 1e9)
-    sends = sum(number for name, number in history.counts.items() if name.startswith(("send ", "cas ", "read ")))
+    sends = sum(
+        number for name, number in history.counts.items() if name.startswith(("send ", "cas ", "read ", "txn "))
+    )
     return {
         "command": request.command,
         "commit": _commit(),

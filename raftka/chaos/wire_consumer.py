@@ -134,11 +134,13 @@ class LatestAsker:
             self._history.end(line, "fail" if offset is None else "ok", off=offset)
 
 
-async def ask_offset(client: WireClient, topic: str, partition: int, timestamp: int) -> int | None:
-    """Return what ListOffsets says; None: nobody does, or not now."""
+async def ask_offset(
+    client: WireClient, topic: str, partition: int, timestamp: int, *, is_committed: bool = False
+) -> int | None:
+    """Return what ListOffsets says, at read_committed if so; None: nobody does, or not now."""
     try:
         _, address = await client.leader(topic, partition)
-        told = await client.call(address, list_offsets(topic, partition, timestamp))
+        told = await client.call(address, list_offsets(topic, partition, timestamp, is_committed=is_committed))
     except (NotSentError, LostError):
         client.forget(topic, partition)
         return None

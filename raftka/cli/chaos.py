@@ -27,6 +27,7 @@ class Workload(StrEnum):
 
     LOG = "log"
     REGISTER = "register"
+    TXN = "txn"
 
 
 class AcksName(StrEnum):
@@ -50,8 +51,9 @@ _KNOWN = (
 )
 # Topics have three replicas: with one broker more, each of them can be emptied.
 _LIVING_MIN = 4
-# Operations per second where none are asked for; those of a register are as many as a few clients get answered.
-_RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
+# Operations per second where none are asked for; those of a register are as many as a few clients get answered, and so
+# are transactions.
+_RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0, Workload.TXN: 60.0}
 
 
 @click.command("chaos", cls=Command)
@@ -72,11 +74,14 @@ _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0}
     "--nemesis",
     metavar="NAME,...",
     help="Faults: kill, pause, partition, disk, transfer, hang-append, vanish-directory, few-descriptors, membership,"
-    " or none. [default: kill,pause,partition, and transfer for logs; none with --bootstrap]",
+    " or none. [default: kill,pause,partition, and transfer except for registers; none with --bootstrap]",
 )
 @click.option("--minutes", type=BoundedFloat(0.2), default=5.0, metavar="N", help="Minutes of load.")
 @click.option(
-    "--rate", type=BoundedFloat(1.0), metavar="N", help="Operations per second. [default: log 1200, register 200]"
+    "--rate",
+    type=BoundedFloat(1.0),
+    metavar="N",
+    help="Operations per second, or transactions. [default: log 1200, register 200, txn 60]",
 )
 @click.option("--seed", type=BoundedInt(0), metavar="N", help="Seed of the fault schedule. [default: random]")
 @click.option(
@@ -105,6 +110,8 @@ def chaos(
     schedule.json, verdict.txt, summary.json, report.html and the brokers' logs.
     """
     _check_finite(minutes=minutes, rate=rate)
+    if workload is Workload.TXN and acks is not AcksName.ALL:
+        raise click.BadParameter(f"--acks {acks.value}: transactions need --acks all")
     cluster = _Cluster(bootstrap, brokers, workload, acks)
     names = _nemeses(nemesis, cluster)
     if bootstrap is not None:
@@ -126,7 +133,7 @@ def chaos(
             _check_nemeses(names, cluster, schedule)
         else:
             chosen = secrets.randbits(_SEED_BITS) if seed is None else seed
-            drawn = draw_schedule(chosen, names, minutes, acks.value, has_partitions=workload is Workload.LOG)
+            drawn = draw_schedule(chosen, names, minutes, acks.value, has_partitions=workload is not Workload.REGISTER)
         request = RunRequest(
             out=out.absolute(),
             brokers=brokers,
@@ -170,7 +177,7 @@ def _nemeses(text: str | None, cluster: _Cluster) -> list[str]:
         raise click.BadParameter("--brokers 2: two brokers tolerate no failure; use 1, or 3 and more")
     if text is None:
         default = "kill,pause" if cluster.brokers == 1 else "kill,pause,partition"
-        if cluster.brokers > 1 and cluster.workload is Workload.LOG:
+        if cluster.brokers > 1 and cluster.workload is not Workload.REGISTER:
             default += ",transfer"
         text = default if cluster.bootstrap is None else _NONE
     names = sorted({word.strip() for word in text.split(",")})
@@ -194,7 +201,7 @@ def _check_nemeses(names: list[str], cluster: _Cluster, schedule: Path | None) -
         if cluster.brokers == 1 and name in ("partition", "transfer"):
             raise refusal(name, "needs more than one broker; raise --brokers")
         if cluster.workload is Workload.REGISTER and name in ("transfer", "membership"):
-            raise refusal(name, "needs the log workload")
+            raise refusal(name, "needs a workload on partitions: log or txn")
     if "membership" in names:
         if cluster.brokers < _LIVING_MIN:
             raise refusal("membership", f"needs {_LIVING_MIN} brokers or more; raise --brokers")

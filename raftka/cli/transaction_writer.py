@@ -1,6 +1,5 @@
 """Writes records in transactions: readers with read_committed see all records of one, or none (KIP-98)."""
 
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,7 +72,7 @@ class TransactionWriter(RecordWriter):
         options = {
             "transactional_id": transaction.transactional_id,
             "transaction_timeout_ms": int(transaction.timeout * 1000),
-            "logger": _logger(),
+            "logger": kafka_client.silent_logger(),
         }
         # librdkafka lets no record wait longer than its transaction may take.
         record_seconds = min(request.timeout, transaction.timeout)
@@ -221,11 +220,3 @@ class TransactionWriter(RecordWriter):
             cluster = kafka_client.read_cluster(self._request.brokers)
             return transactions.no_transactions(cluster) or kafka_client.error_text(error)
         return kafka_client.error_text(error)
-
-
-def _logger() -> logging.Logger:
-    """Return a logger for librdkafka, which would write fatal errors to stderr itself; they are raised as well."""
-    logger = logging.getLogger("raftka.produce.librdkafka")
-    logger.propagate = False
-    logger.addHandler(logging.NullHandler())
-    return logger

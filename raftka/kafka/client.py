@@ -14,6 +14,7 @@ from raftka.error_text import short_reason_of
 from raftka.kafka.errors import KafkaClientError, NoBrokerError, NotKafkaError, NotServingError, UnansweredError
 
 if TYPE_CHECKING:
+    import logging
     from concurrent.futures import Future
 
     from confluent_kafka import Consumer, KafkaException, Message, Producer
@@ -120,6 +121,17 @@ def client_config(brokers: str, **options: Any) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
     }
     return config | {key.replace("_", "."): value for key, value in options.items()}
+
+
+def silent_logger() -> "logging.Logger":
+    """Return a logger for clients whose fatal errors librdkafka would write to stderr; they are raised as well."""
+    import logging
+
+    logger = logging.getLogger("raftka.kafka.silent")
+    logger.propagate = False
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    return logger
 
 
 def new_producer(brokers: str, acks: str, **options: Any) -> "Producer":

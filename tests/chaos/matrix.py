@@ -1,6 +1,7 @@
 """The runs of `make chaos`, one after the other: each takes MINUTES and a little more, all of them over two hours.
 
-Every nemesis alone, two of them, all together, changes of members, one at acks=1, the registers, and a foreign cluster.
+Every nemesis alone, two of them, all together, changes of members, one at acks=1, the registers, transactions, and a
+foreign cluster.
 """
 
 from typing import NamedTuple
@@ -24,10 +25,10 @@ RUNS = [
     MatrixRun("disk-and-kill", ("--nemesis", "disk,kill")),
     MatrixRun("mixed", ("--nemesis", ",".join(_ALONE))),
     # Five brokers and their clients share two cores: at the usual rate, latencies would be those of queues alone.
-    MatrixRun("membership", ("--nemesis", "membership", "--brokers", "4", "--rate", "300")),
     MatrixRun("membership-and-kill", ("--nemesis", "membership,kill", "--brokers", "5", "--rate", "300")),
     MatrixRun("acks-1", ("--nemesis", "partition", "--acks", "1")),
     MatrixRun("register", ("--nemesis", "kill,pause,partition", "--workload", "register")),
+    MatrixRun("transactions", ("--nemesis", ",".join(_ALONE), "--workload", "txn")),
 ]
 NAMES = [*(run.name for run in RUNS), FOREIGN]
 

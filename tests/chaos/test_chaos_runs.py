@@ -113,6 +113,20 @@ def test_brokers_with_few_descriptors_serve_on(tmp_path: Path):
     _one_fault(tmp_path, Fault(3.0, 7.0, "few-descriptors", "few-descriptors", "all"))
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+def test_transactions_stay_whole_while_brokers_are_killed(tmp_path: Path):
+    out = tmp_path / "run"
+    options = ("--workload", "txn", "--nemesis", "kill,transfer", "--minutes", "0.7", "--seed", "2")
+    summary = _summary(out, raftka("chaos", *options, "--out", str(out)))
+    assert summary["outcome"] == "valid"
+    assert summary["undone"] == []
+    done = summary["operations"]
+    assert done["txn ok"] > 50
+    assert done["txn fail"] > 0, "some are aborted"
+    assert raftka("check", "--model", "append", str(out / "history.jsonl")).returncode == 0
+
+
 @pytest.mark.usefixtures("network")
 def test_a_register_run_is_linearizable(tmp_path: Path):
     out = tmp_path / "run"
@@ -140,7 +154,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(tmp_path: Path):
     for arguments, code, words in (
         (("--nemesis", "flood", *out), 64, "--nemesis flood: must be among"),
         (("--nemesis", "partition", "--brokers", "1", *out), 64, "needs more than one broker"),
-        (("--nemesis", "transfer", "--workload", "register", *out), 64, "needs the log workload"),
+        (("--nemesis", "transfer", "--workload", "register", *out), 64, "needs a workload on partitions"),
         (("--minutes", "inf", *out), 64, "--minutes inf: must be a finite number"),
         (("--minutes", "nan", *out), 64, "'--minutes'"),
         (("--rate", "inf", *out), 64, "--rate inf: must be a finite number"),
@@ -173,7 +187,7 @@ def test_changes_of_members_that_a_cluster_cannot_have_are_refused_in_one_line(t
         (("--nemesis", "membership,disk", "--brokers", "4"), "--nemesis disk: cannot be combined with membership"),
         (("--nemesis", "membership,vanish-directory", "--brokers", "4"), "--nemesis vanish-directory: cannot be"),
         (("--nemesis", "membership", "--brokers", "4", "--acks", "1"), "--nemesis membership: needs --acks all"),
-        (("--nemesis", "membership", "--workload", "register"), "--nemesis membership: needs the log workload"),
+        (("--nemesis", "membership", "--workload", "register"), "--nemesis membership: needs a workload on partitions"),
         (
             ("--nemesis", "membership", "--brokers", "4", "--bootstrap", "127.0.0.1:1"),
             "--nemesis: a cluster given by --bootstrap gets no faults",
@@ -197,7 +211,7 @@ def test_a_schedule_whose_faults_a_cluster_cannot_have_is_refused_in_one_line(tm
     for options, words in (
         ((), f"--schedule {path}: nemesis membership needs 4 brokers or more; raise --brokers"),
         (("--brokers", "4", "--acks", "1"), f"--schedule {path}: nemesis membership needs --acks all"),
-        (("--brokers", "4", "--workload", "register"), "nemesis membership needs the log workload"),
+        (("--brokers", "4", "--workload", "register"), "nemesis membership needs a workload on partitions"),
         (("--bootstrap", "127.0.0.1:1", "--brokers", "4"), f"--schedule {path}: a cluster given by --bootstrap"),
     ):
         _refused(tmp_path, words, *options, *out)

@@ -147,8 +147,8 @@ def fetch(
     return Request(1, 11, head + array([string(topic) + array([asked])]) + array([]) + string(""), read)
 
 
-def list_offsets(topic: str, partition: int, timestamp: int) -> Request[OffsetAnswer]:
-    """Ask for the offset at a timestamp, LATEST or EARLIEST."""
+def list_offsets(topic: str, partition: int, timestamp: int, *, is_committed: bool = False) -> Request[OffsetAnswer]:
+    """Ask for the offset at a timestamp, LATEST or EARLIEST; `is_committed`: as readers at read_committed see it."""
     asked = i32(partition) + i32(-1) + i64(timestamp)
 
     def read(reader: Reader) -> OffsetAnswer:
@@ -157,7 +157,7 @@ def list_offsets(topic: str, partition: int, timestamp: int) -> Request[OffsetAn
         reader.i64()  # timestamp
         return OffsetAnswer(error, reader.i64(), reader.i32())
 
-    return Request(2, 5, i32(-1) + i8(0) + array([string(topic) + array([asked])]), read)
+    return Request(2, 5, i32(-1) + i8(int(is_committed)) + array([string(topic) + array([asked])]), read)
 
 
 def init_producer_id() -> Request[ProducerIdentity]:
