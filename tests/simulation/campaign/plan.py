@@ -26,6 +26,7 @@ class Plan:
         seed: Decides everything.
         seconds: Virtual seconds.
         living: Members change: five brokers, and partitions move between them (`world.living`).
+        transactional: Some producers have transactions, and readers read at both levels of isolation.
         without_faults: Numbers of faults, in the order in which they would be injected, that are not.
         without_operations: Operations that the clients do not begin.
     """
@@ -33,6 +34,7 @@ class Plan:
     seed: int
     seconds: float = RUN_SECONDS
     living: bool = False
+    transactional: bool = False
     without_faults: frozenset[int] = frozenset()
     without_operations: frozenset[OperationId] = frozenset()
 
@@ -48,6 +50,7 @@ class Plan:
             self.seed,
             self.seconds,
             self.living,
+            self.transactional,
             self.without_faults | frozenset(faults),
             self.without_operations | frozenset(operations),
         )

@@ -4,10 +4,11 @@ import gc
 import time
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.state_bounds import StateOptions
-from model.features import OFFERED
+from model.features import OFFERED, TRANSACTION_VERSION, LevelRange
 from raft.options import RaftOptions
 from runtime.open_files import OPEN_FILES_MIN
 from tests.feature_levels import LEVEL_0
@@ -125,6 +126,9 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
     living = world.stream("living/cluster")
     has_group = living.random() < 0.5 if is_living else world.seed % _GROUP[0] == _GROUP[1]
     is_older = is_living and living.random() < _OLDER
+    level = world.stream("transactions/cluster").choice([1, 2, 2]) if plan is not None and plan.transactional else 0
+    # A cluster of the version before has no transactions to begin with.
+    level = 0 if is_older else level
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
@@ -153,7 +157,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             spare=_LIVING_SPARE if is_living else 0,
             is_older=is_older,
             replicas=_LIVING_REPLICAS if is_living else replicas,
-            features=OFFERED if is_living else LEVEL_0,
+            features=_features(level, is_living=is_living),
+            transactions_level=level,
             # Elsewhere raft0's leader hears of every broker, because each of them is a replica of raft0.
             idle_probe_interval=_IDLE_PROBE_SECONDS if is_living else 0.0,
             has_group=has_group,
@@ -164,7 +169,9 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             kafka=plan is not None,
             plan=plan or Plan(world.seed),
             write_caching=write_caching,
-            state=_small_tables(nodes, is_living=is_living) if plan is not None and plan.seed % 8 == 2 else None,
+            state=_small_tables(nodes, is_living=is_living or level > 0)
+            if plan is not None and plan.seed % 8 == 2
+            else None,
             topic_configs={"write.caching": "true"} if write_caching else {},
         ),
     )
@@ -173,6 +180,12 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             link = world.network.link(source, target)
             link.base, link.jitter = latency, jitter
     return cluster
+
+
+def _features(transactions_level: int, *, is_living: bool) -> Mapping[str, LevelRange]:
+    if transactions_level:
+        return {**OFFERED, TRANSACTION_VERSION: LevelRange(0, transactions_level)}
+    return OFFERED if is_living else LEVEL_0
 
 
 def _small_tables(nodes: int, *, is_living: bool) -> StateOptions:

@@ -34,18 +34,20 @@ class History:
         may_begin_at: Per group, the offsets at which DeleteRecords or retention may let its logs begin; groups that
             nobody watches are not in it.
         sent_at_quorum: Content of every batch that a leader was asked to answer only once it is committed.
-        sent: Content of every batch a producer has handed over.
+        sent: Content of every batch a producer has handed over, and of every marker.
         lost_power: Node ids that have lost un-fsynced bytes at least once.
         counts: What happened how often ("sometimes" probes).
         voter_sets: Per group, each set whose majority decides in it: those of whoever has shown or
             committed anything last; before, those that its first replica was opened with.
         deciders: The same, of whoever has committed the newest of `committed`.
         min_in_sync: min.insync.replicas of the topic that records go to.
+        has_transactions: Clients have transactions.
     """
 
     voter_sets: dict[GroupId, VoterSets] = field(default_factory=dict)
     deciders: dict[GroupId, VoterSets] = field(default_factory=dict)
     min_in_sync: int = 1
+    has_transactions: bool = False
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
     commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
     visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)

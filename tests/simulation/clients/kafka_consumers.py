@@ -1,8 +1,9 @@
 """Consumers of a simulated run, on the wire: by assignment, and the complete re-read at the end; who asks for latest."""
 
 import asyncio
+from collections.abc import Iterable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -14,22 +15,46 @@ from tests.simulation.clients.recorder import Recorder
 from tests.simulation.clients.told_ends import ToldEnds
 
 LATEST, EARLIEST = -1, -2
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 # Fetch tells the broker the epoch of the leader that is meant since this version (KIP-320).
 _NAMES_EPOCHS_SINCE = 9
 _BYTES_MAX = 64 * 1024
 
 
-def records_of(data: bytes) -> list[tuple[int, str]]:
+class Fetched(NamedTuple):
+    """What is in the batches of an answer: records that a reader gets, and from where to where the batches reach."""
+
+    records: list[tuple[int, str]]
+    spans: list[tuple[int, int]]
+
+
+def records_of(data: bytes, aborted: Iterable[tuple[int, int]] = ()) -> Fetched:
     """Return offset and value, as it was before it was padded, of every record of several batches.
+
+    Args:
+        data: The batches.
+        aborted: Producer ids, and offsets from which on their records are left out up to the next marker (KIP-98).
 
     Raises:
         MalformedBatchError: A bit has flipped since its producer has made a batch.
     """
-    found, position = [], 0
+    found: list[tuple[int, str]] = []
+    spans: list[tuple[int, int]] = []
+    position, waiting, hidden = 0, sorted(aborted, key=lambda each: each[1]), set[int]()
     while position < len(data):
         header = read_header(data, position)
         check_batch(data[position : position + header.size])
-        payload = unpack_records(memoryview(data)[position : position + header.size])
+        batch = memoryview(data)[position : position + header.size]
+        position += header.size
+        spans.append((header.base_offset, header.base_offset + header.last_offset_delta + 1))
+        while waiting and waiting[0][1] <= header.base_offset:
+            hidden.add(waiting.pop(0)[0])
+        if header.is_control:
+            hidden.discard(header.producer_id)
+            continue
+        if header.is_transactional and header.producer_id in hidden:
+            continue
+        payload = unpack_records(batch)
         at = 0
         for _ in range(header.record_count):
             length, at = _varint(payload, at)
@@ -41,13 +66,16 @@ def records_of(data: bytes) -> list[tuple[int, str]]:
             value = payload[at : at + max(0, value_length)]
             found.append((header.base_offset + delta, value.rstrip(b" ").decode()))
             at = end
-        position += header.size
-    return found
+    return Fetched(found, spans)
 
 
-def _follow(records: list[tuple[int, str]], position: int) -> bool:
-    """Whether the offsets of records are those from `position` on."""
-    return all(offset == due for due, (offset, _) in enumerate(records, start=position))
+def _follow(spans: list[tuple[int, int]], position: int) -> bool:
+    """Whether the offsets of batches are those from `position` on."""
+    for begin, end in spans:
+        if not begin <= position < end:
+            return False
+        position = end
+    return True
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
@@ -67,7 +95,15 @@ class SimConsumer:
     """
 
     def __init__(
-        self, wire: KafkaWire, recorder: Recorder, rng: Random, topic: str, partitions: int, *, ends: ToldEnds
+        self,
+        wire: KafkaWire,
+        recorder: Recorder,
+        rng: Random,
+        topic: str,
+        partitions: int,
+        *,
+        ends: ToldEnds,
+        isolation: str | None = None,
     ) -> None:
         self._wire = wire
         self.ends = ends
@@ -75,6 +111,8 @@ class SimConsumer:
         self._stream = self._rng = rng
         self._topic = topic
         self._partitions = partitions
+        # None where no transactions are: nothing is said of it.
+        self._isolation = isolation
         self.processes = [recorder.process() for _ in range(partitions)]
         self._version = rng.randrange(4, 13)
         self._list_version = rng.randrange(1, 10)
@@ -148,6 +186,8 @@ class SimConsumer:
 
     def _begin(self, partition: int, epoch: int | None, *, final: bool) -> dict[str, Any]:
         fields = {"tp": f"{self._topic}-{partition}", "recs": [], "hw": None, "epoch": epoch, "final": final}
+        if self._isolation is not None:
+            fields |= {"iso": self._isolation, "lso": None}
         return self._recorder.begin("poll", self.processes[partition], **fields)
 
     async def _take(self, partition: int, line: dict[str, Any], told: Any, address: Address) -> bool:
@@ -161,20 +201,24 @@ class SimConsumer:
                 return await self.seek(partition)
             return False
         try:
-            found = records_of(bytes(told.records or b""))
+            aborted = [(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
+            found = records_of(bytes(told.records or b""), aborted)
         except MalformedBatchError as error:
             self._recorder.end(line, "info")
             self.ends.damaged(partition, address[0], str(error))
             return False
-        records = [each for each in found if each[0] >= position]
+        records = [each for each in found.records if each[0] >= position]
         # No CRC covers the base offset of a batch.
-        if not _follow(records, position) and self.ends.has_rotted(address[0]):
+        if not _follow(found.spans, position) and self.ends.has_rotted(address[0]):
             self._recorder.end(line, "info")
             return False
-        if records:
-            self.positions[partition] = records[-1][0] + 1
+        if found.spans:
+            self.positions[partition] = found.spans[-1][1]
         self._count_leader(partition, line["epoch"])
-        self._recorder.end(line, "ok", recs=records, hw=told.high_watermark)
+        fields = {} if self._isolation is None else {"lso": told.last_stable_offset}
+        # Markers may be behind the last record that final reads get.
+        is_final = self._isolation is not None and line["final"]
+        self._recorder.end(line, "ok", recs=records, hw=None if is_final else told.high_watermark, **fields)
         self.ends.high_watermark(partition, told.high_watermark)
         return True
 
@@ -196,6 +240,7 @@ class SimConsumer:
         ]
         return FetchRequest(
             max_wait_ms=self._wait_ms,
+            isolation_level=int(self._isolation == READ_COMMITTED),
             min_bytes=1,
             max_bytes=_BYTES_MAX,
             topics=[FetchRequest.FetchTopic(topic=self._topic, partitions=asked)],

@@ -34,7 +34,15 @@ NOT_APPENDED = frozenset(
 class SentRecords:
     """The records of one batch: each is an operation of a process of its own, for they are under way together."""
 
-    def __init__(self, producer: "Producer", partition: int, count: int, **numbers: int) -> None:
+    def __init__(
+        self,
+        producer: "Producer",
+        partition: int,
+        count: int,
+        *,
+        fields: dict[str, Any] | None = None,
+        **numbers: int,
+    ) -> None:
         self.partition = partition
         self.count = count
         self._producer = producer
@@ -49,7 +57,8 @@ class SentRecords:
             **numbers,
         )
         producer.sent.add(content_key(self.batch))
-        fields = {"tp": f"{producer.topic}-{partition}", "acks": producer.acks, "idem": producer.is_idempotent}
+        tp = f"{producer.topic}-{partition}"
+        fields = {"tp": tp, "acks": producer.acks, "idem": producer.is_idempotent, **(fields or {})}
         self._lines: list[dict[str, Any]] = [
             producer.recorder.begin("send", process, **fields, val=value, off=None, epoch=None, err=None)
             for process, value in zip(self._processes, values, strict=True)

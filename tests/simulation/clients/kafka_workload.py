@@ -6,7 +6,7 @@ from typing import NamedTuple
 from raftka.check.levels import Level
 from tests.simulation.clients.final_questions import FinalQuestions
 from tests.simulation.clients.kafka_burst_producers import SimBurstProducer
-from tests.simulation.clients.kafka_consumers import SimAsker, SimConsumer
+from tests.simulation.clients.kafka_consumers import READ_COMMITTED, READ_UNCOMMITTED, SimAsker, SimConsumer
 from tests.simulation.clients.kafka_deleters import AnsweredDeletions, SimDeleter
 from tests.simulation.clients.kafka_group_consumers import GroupRules, SimGroupMember
 from tests.simulation.clients.kafka_group_keepers import SimGroupKeeper
@@ -14,6 +14,8 @@ from tests.simulation.clients.kafka_idempotent_producers import SimIdempotentPro
 from tests.simulation.clients.kafka_offset_admins import SimOffsetAdmin
 from tests.simulation.clients.kafka_producers import Producer, SimProducer
 from tests.simulation.clients.kafka_topic_admins import SimTopicAdmin
+from tests.simulation.clients.kafka_transactors import SimTransactor, TransactionRules
+from tests.simulation.clients.kafka_transformers import SimTransformer
 from tests.simulation.clients.kafka_wire import KafkaWire
 from tests.simulation.clients.recorder import Recorder
 from tests.simulation.clients.told_ends import ToldEnds
@@ -22,6 +24,9 @@ from tests.simulation.world.cluster import KAFKA_PORT, TOPIC, SimCluster
 _FIRST_MACHINE = 101
 _GROUP_MEMBERS = 3
 _OFFSET_ADMINS = 2
+_TRANSFORMERS = 2
+# Two have the same, so each fences the other.
+_TRANSACTIONAL_IDS = ("sink-0", "sink-1", "sink-shared", "sink-shared")
 
 
 class _Clients(NamedTuple):
@@ -97,9 +102,12 @@ class KafkaWorkload:
             producer = self._kind_of_producer(number)(shared, *others, sent=self._cluster.history.sent, pace=self._pace)
             self._producers.append(producer)
             self._machines[machine].spawn(producer.run())
+        self._start_transactors()
         for number in range(self._clients.consumers):
             machine = number % 2
-            consumer = SimConsumer(*self._client(f"consumer-{number}", machine), ends=self._ends)
+            consumer = SimConsumer(
+                *self._client(f"consumer-{number}", machine), ends=self._ends, isolation=self._isolation(number)
+            )
             self._machines[machine].spawn(consumer.run())
         for number in range(self._clients.askers):
             asker = SimAsker(*self._client(f"asker-{number}", number % 2), ends=self._ends)
@@ -128,6 +136,45 @@ class KafkaWorkload:
             return SimBurstProducer
         return SimIdempotentProducer if self._rng.random() < 0.35 else SimProducer
 
+    def _isolation(self, number: int) -> str | None:
+        if not self._cluster.options.transactions_level:
+            return None
+        return READ_COMMITTED if number % 2 == 0 else READ_UNCOMMITTED
+
+    def _start_transactors(self) -> None:
+        level = self._cluster.options.transactions_level
+        if not level:
+            return
+        # A stream of their own: all other clients stay what they are.
+        rng = self._cluster.world.stream("transactions/clients")
+        rules = TransactionRules(level, rng.choice([1_500, 5_000]))
+        for number, name in enumerate(_TRANSACTIONAL_IDS):
+            machine = number % 2
+            producer = SimTransactor(
+                *self._client(f"transactor-{number}", machine),
+                transactional_id=name,
+                rules=rules,
+                sent=self._cluster.history.sent,
+                pace=self._pace,
+            )
+            self._producers.append(producer)
+            self._machines[machine].spawn(producer.run())
+
+        # Inputs that are deleted before they are read would be missed.
+        keeps_all = self._delete_pause is None and self._cluster.options.retention_bytes < 0
+        for number in range(_TRANSFORMERS if keeps_all else 0):
+            producer = SimTransformer(
+                *self._client(f"transformer-{number}", number % 2),
+                transactional_id="transform",
+                rules=rules,
+                sent=self._cluster.history.sent,
+                pace=self._pace,
+                source=0,
+                sink=1,
+            )
+            self._producers.append(producer)
+            self._machines[number % 2].spawn(producer.run())
+
     def _start_group(self) -> None:
         if self._cluster.options.has_group:
             for number in range(_GROUP_MEMBERS):
@@ -135,7 +182,8 @@ class KafkaWorkload:
                 rng = self._cluster.world.stream(f"kafka/{name}")
                 instance = name if number == 0 else None
                 wire = self._wire(name, machine)
-                reader = SimConsumer(*self._client(f"{name}-reader", machine), ends=self._ends)
+                isolation = self._isolation(0)
+                reader = SimConsumer(*self._client(f"{name}-reader", machine), ends=self._ends, isolation=isolation)
                 rules, recorder = self.group_rules, self.recorder
                 member = SimGroupMember(
                     wire, rng, rules, TOPIC, self._partitions, name, instance=instance, reader=reader, recorder=recorder
@@ -211,7 +259,7 @@ class KafkaWorkload:
             partition = self._cluster.partition(leader, group)
             assert partition is not None
             ends[number] = partition.high_watermark
-        reader = SimConsumer(*self._client("final"), ends=self._ends)
+        reader = SimConsumer(*self._client("final"), ends=self._ends, isolation=self._isolation(0))
         self._reading = self._machines[0].spawn(reader.read_all(ends))
 
     def _note_log_starts(self) -> None:

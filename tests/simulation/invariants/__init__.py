@@ -39,6 +39,7 @@ from tests.simulation.invariants.leaving_replicas import LeavingReplicas
 from tests.simulation.invariants.log_matching import LogMatching
 from tests.simulation.invariants.log_starts import LogStarts
 from tests.simulation.invariants.lost_and_back_alternate import LostAndBackAlternate
+from tests.simulation.invariants.markers_end_transactions import MarkersEndTransactions
 from tests.simulation.invariants.matched_is_the_leaders import MatchedIsTheLeaders
 from tests.simulation.invariants.matches_are_true import MatchesAreTrue
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
@@ -54,6 +55,7 @@ from tests.simulation.invariants.removed_never_return import RemovedNeverReturn
 from tests.simulation.invariants.retired_never_count import RetiredNeverCount
 from tests.simulation.invariants.segments_cover_the_log import SegmentsCoverTheLog
 from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
+from tests.simulation.invariants.stable_offsets import StableOffsets
 from tests.simulation.invariants.state_machine_safety import StateMachineSafety
 from tests.simulation.invariants.tables_within_bounds import TablesWithinBounds
 from tests.simulation.invariants.terms_are_durable import TermsAreDurable
@@ -95,6 +97,8 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     VisibleSurvives,
     AcknowledgedWrites,
     ProducerSequences,
+    MarkersEndTransactions,
+    StableOffsets,
     QuorumWritesWait,
     ReadsAgree,
     AnswersAreWhole,

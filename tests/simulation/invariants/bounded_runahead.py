@@ -49,7 +49,8 @@ def _sizes_ahead(view: ReplicaView, replicated: int) -> list[int]:
         # What earlier leaders have left was theirs to bound.
         if ghost.term != view.now.term:
             break
-        if ghost.kind is EntryKind.DATA:
+        # Markers are no producer's; they go on where producers are held back (RFC 0021).
+        if ghost.kind is EntryKind.DATA and ghost.marker is None:
             sizes.append(ghost.size)
     return sizes
 

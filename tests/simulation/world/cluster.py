@@ -17,6 +17,7 @@ from cluster.state_bounds import StateOptions
 from kafka_api.groups.options import GroupOptions
 from kafka_api.options import KafkaOptions
 from kafka_api.server import KafkaServer
+from kafka_api.transactions.options import TransactionOptions
 from model.features import LevelRange
 from model.ids import RAFT0, GroupId, NodeId, topic_of
 from model.topic_config import TopicConfig
@@ -50,6 +51,7 @@ DiskImage = tuple[Directory, dict[str, bytes]]
 _GROUPS = GroupOptions(
     min_session_timeout_ms=500, initial_rebalance_delay_ms=500, topic_partitions=1, lag_interval_ms=1_000
 )
+_TRANSACTIONS = TransactionOptions(topic_partitions=1, timeout_check_interval_ms=200)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class ClusterOptions:
         state: Bounds of the tables of raft0 and of groups; None: those of a broker.
         features: The levels of features that each broker can work at; the cluster is founded at the highest.
         has_group: A consumer group is at work in a run.
+        transactions_level: Of `transaction.version`; 0: there are no transactions.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
     """
 
@@ -88,6 +91,7 @@ class ClusterOptions:
     retention_bytes: int = -1
     features: Mapping[str, LevelRange] = field(default_factory=lambda: LEVEL_0)
     has_group: bool = False
+    transactions_level: int = 0
     write_caching: bool = False
     topic_configs: dict[str, str | None] = field(default_factory=dict)
 
@@ -107,7 +111,7 @@ class SimCluster:
         self.world = world
         self.options = options
         min_in_sync = int(options.topic_configs.get("min.insync.replicas") or 1)
-        self.history = History(min_in_sync=min_in_sync)
+        self.history = History(min_in_sync=min_in_sync, has_transactions=options.transactions_level > 0)
         self.observer = Observer(self.history)
         self.nodes: dict[int, Node] = {}
         self.on_refused_start: Callable[[int], None] = lambda node_id: None
@@ -181,7 +185,7 @@ class SimCluster:
     async def _run(self, node: Node) -> None:
         node_id = node.options.node_id
         try:
-            if self.options.spare and not isinstance(node, OlderNode):
+            if (self.options.spare or self.options.transactions_level) and not isinstance(node, OlderNode):
                 await FirstContact(node.env, node.options).make()
             await node.start()
         except (CorruptLogError, LogPoisonedError, RefusedError, OSError):
@@ -208,7 +212,12 @@ class SimCluster:
         if self.options.kafka:
             watch_partitions(node, node_id, self.world.nodes[node_id].incarnation, self.observer)
             # It lives as long as its process; what it promises to clients, a crash ends.
-            options = KafkaOptions(request_memory_bytes=8 * _MIB, fetch_memory_bytes=8 * _MIB, groups=_GROUPS)
+            options = KafkaOptions(
+                request_memory_bytes=8 * _MIB,
+                fetch_memory_bytes=8 * _MIB,
+                groups=_GROUPS,
+                transactions=_TRANSACTIONS,
+            )
             server = KafkaServer(node.env, node, options)
             await server.start(host, KAFKA_PORT)
             self._servers[node_id] = server

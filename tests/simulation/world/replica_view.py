@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cluster.producer_batch import is_marker, is_transactional
+from model.control_batch import Marker, decode_marker
 from model.ids import GroupId, Replica
 from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
@@ -30,7 +32,8 @@ class Ghost(NamedTuple):
     """What identifies an entry on every replica. `chain` covers it and everything before it.
 
     `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is the payload's,
-    in bytes; `command` is what a command of raft0 says, `configuration` what the members are from there on.
+    in bytes; `command` is what a command of raft0 says, `configuration` what the members are from there on. A `marker`
+    ends a transaction; `is_transactional` says that a batch belongs to one.
     """
 
     index: int
@@ -45,6 +48,8 @@ class Ghost(NamedTuple):
     size: int = 0
     command: bytes | None = None
     configuration: GroupConfiguration | None = None
+    marker: Marker | None = None
+    is_transactional: bool = False
 
 
 def voter_sets_of(configuration: GroupConfiguration) -> tuple[frozenset[Replica], ...]:
@@ -73,15 +78,30 @@ def chain_of(entry: Entry, before: bytes) -> bytes:
 
 def ghost_of(entry: Entry, before: bytes) -> Ghost:
     """Return the ghost of an entry that follows the chain `before`."""
-    content, producer = b"", None
+    content, producer, marker, is_in_transaction = b"", None, None, False
     if entry.kind is EntryKind.DATA:
         content, producer = content_key(entry.payload), _PRODUCER.unpack_from(entry.payload, _PRODUCER_AT)
+        if producer[0] >= 0 and is_marker(entry.payload):
+            producer, marker = None, decode_marker(entry.payload)
+        elif producer[0] >= 0:
+            is_in_transaction = is_transactional(entry.payload)
     start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
     producer = producer if producer and producer[0] >= 0 else None
     command = bytes(entry.payload) if entry.kind is EntryKind.COMMAND else None
     configuration = decode_configuration(entry.payload) if entry.kind is EntryKind.CONFIGURATION else None
-    return Ghost(*facts, content, chain_of(entry, before), start, producer, len(entry.payload), command, configuration)
+    return Ghost(
+        *facts,
+        content,
+        chain_of(entry, before),
+        start,
+        producer,
+        len(entry.payload),
+        command,
+        configuration,
+        marker,
+        is_in_transaction,
+    )
 
 
 @dataclass(slots=True)

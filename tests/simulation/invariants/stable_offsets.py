@@ -1,0 +1,55 @@
+"""RFC 0021, X4: what readers at read_committed may see follows from the log up to visible alone."""
+
+from dataclasses import dataclass, field
+
+from cluster.transactions.log_state import TransactionalLogState
+from tests.simulation.clients.history import History
+from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.world.replica_view import ReplicaView, Standing
+
+
+@dataclass(slots=True)
+class _Fold:
+    """What is open by the entries up to `index`: where it began, by producer, in the order of the log."""
+
+    index: int = 0
+    truncations: int = 0
+    open: dict[int, int] = field(default_factory=dict)
+
+
+class StableOffsets(Invariant):
+    """The earliest transaction that a leader in office takes for open is the earliest that its visible log has open."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._folds: dict[int, _Fold] = {}
+
+    def on_moved(self, view: ReplicaView, before: Standing) -> None:
+        if not (self.history.has_transactions and view.now.in_office):
+            return
+        state = view.consensus._log_state._state
+        if not isinstance(state, TransactionalLogState):
+            return
+        if min(view.now.commit, view.now.visible) < state.restored_index:
+            self.history.counts["state ahead of the log in office"] += 1
+            return
+        first = state.transactions.first_open_at(state.visible())
+        told = None if first is None else int(first.first_index)
+        fold = self._fold(view)
+        true = min(fold.open.values(), default=None)
+        if told != true:
+            self.violated(view, f"the first open transaction began at entry {told}, and by the log at {true}")
+        self.history.counts["open transactions seen in office"] += told is not None
+
+    def _fold(self, view: ReplicaView) -> _Fold:
+        fold = self._folds.setdefault(id(view), _Fold())
+        if fold.index > view.now.visible or fold.truncations != view.now.truncations:
+            fold.index, fold.truncations, fold.open = 0, view.now.truncations, {}
+        while fold.index < view.now.visible:
+            ghost = view.entries[fold.index]
+            fold.index += 1
+            if ghost.marker is not None:
+                fold.open.pop(ghost.marker.producer_id, None)
+            elif ghost.is_transactional and ghost.producer is not None:
+                fold.open.setdefault(ghost.producer[0], ghost.index)
+        return fold
