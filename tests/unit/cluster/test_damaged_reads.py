@@ -63,7 +63,10 @@ def test_a_leader_that_reads_damage_hands_over_and_gets_its_entries_back(tmp_pat
 
             await until(is_whole)
             await until(lambda: not_ready_reason(cluster[leader]) is None)
-            status = await replica_status(cluster[leader].partitions.get(group_of(cluster)), NodeId(leader))
+            # It is ready with all entries, and votes again once it has forgotten durably that they were away.
+            again = cluster[leader].partitions.get(group_of(cluster))
+            await until(lambda: consensus_of(again).state.lost_end is None)
+            status = await replica_status(again, NodeId(leader))
             assert (status.role, status.refilling) == ("F", False)
             lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
             told = (

@@ -93,7 +93,8 @@ def test_the_broker_that_comes_later_is_told_of_the_end_too(tmp_path):
             await until(lambda: cluster[4].leadership.leader_of(group) is None, seconds=15)
             # As if the message had been lost with the link: the old news stand again.
             cluster[4].leadership._heard[group].has_ended = False
-            assert cluster[4].leadership.leader_of(group) == leader
+            # By then the leader has told of an in-sync set that differs.
+            assert cluster[4].leadership.leader_of(group)[:2] == leader[:2]
             cluster[stays].leadership._tell_all(NodeId(4))
             await until(lambda: cluster[4].leadership.leader_of(group) is None, seconds=3)
 
