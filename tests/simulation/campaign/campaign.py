@@ -23,7 +23,8 @@ def plan_of(seed: int, seconds: float, bug: str | None = None) -> Plan:
     """Return what is run of a seed: the campaign's run, or the one in which a bug is hunted."""
     if bug is None:
         return Plan.of_campaign(seed, seconds)
-    return Plan(seed, seconds, living=bugs_named(bug)[0].living)
+    (known,) = bugs_named(bug)
+    return Plan(seed, seconds, living=known.living, transactional=known.transactional)
 
 
 def run_seeds(

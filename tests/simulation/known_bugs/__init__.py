@@ -12,7 +12,7 @@ the proof of a row in `tests.simulation.rows` must fail with it.
 * `membership`, `brokers`  bugs of how members and brokers change, hunted in living runs.
 * `links`          bugs of what protects the bytes between two brokers.
 * `storage_writes`, `storage_recovery`                     bugs of the log on disk.
-* `produce`, `idempotence`, `fetch`, `groups`, `lag`, `admin`       bugs of the Kafka layer and of raft0.
+* `produce`, `idempotence`, `transactions`, `fetch`, `groups`, `lag`, `admin`   bugs of the Kafka layer and of raft0.
 * `events`, `counts`                                               bugs in what brokers report to operators.
 * `by_scenario`      bugs that a test plants by itself, because only a written schedule shows them.
 * `invariants_alone`  for every invariant a bug to which it objects when it is the only one that looks.

@@ -40,6 +40,8 @@ ALONE: tuple[tuple[type[Invariant], str], ...] = (
     (invariants.VisibleSurvives, "visible_is_what_the_leader_wrote"),
     (invariants.AcknowledgedWrites, "quorum_write_is_answered_at_once"),
     (invariants.ProducerSequences, "duplicates_are_forgotten_with_the_leader"),
+    (invariants.MarkersEndTransactions, "markers_are_not_judged_at_their_place"),
+    (invariants.StableOffsets, "stable_offset_passes_what_has_a_marker"),
     (invariants.QuorumWritesWait, "relaxed_writes_show_the_quorum_writes_before_them"),
     (invariants.ReadsAgree, "fetch_is_not_bounded"),
     (invariants.AnswersAreWhole, "a_removed_segment_is_sent_as_zeros"),

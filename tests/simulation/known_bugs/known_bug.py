@@ -19,6 +19,7 @@ class KnownBug:
         objectors: Invariants or anomalies of which at least one must object: whichever of them comes first. None: the
             bug is not hunted, and the proof of a row of the seed RFC must fail with it (`tests.simulation.rows`).
         living: It is hunted in runs whose members change.
+        transactional: It is hunted in runs that have transactions.
     """
 
     plant: Plant
@@ -26,6 +27,7 @@ class KnownBug:
     source: str
     objectors: tuple[str, ...]
     living: bool = False
+    transactional: bool = False
 
     @property
     def name(self) -> str:

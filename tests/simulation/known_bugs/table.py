@@ -28,6 +28,7 @@ from tests.simulation.known_bugs import (
     rounds,
     storage_recovery,
     storage_writes,
+    transactions,
 )
 from tests.simulation.known_bugs.known_bug import KnownBug, Plant
 
@@ -370,12 +371,25 @@ _LAG = (
     (lag.deposed_coordinators_report_lag, "RFC 0009, G5", ("LagIsVisible",)),
     (lag.unknown_ends_are_taken_for_read, "RFC 0009, G5", ("LagIsVisible",)),
 )
+_TRANSACTIONS = (
+    (
+        transactions.stable_offset_passes_what_has_a_marker,
+        "RFC 0021, X4",
+        ("StableOffsets", "aborted-read", "torn-read", "precommitted-read", "nonmonotonic-lso"),
+    ),
+    (transactions.markers_are_not_judged_at_their_place, "RFC 0021, X2", ("MarkersEndTransactions",)),
+    (transactions.aborted_records_are_shown, "RFC 0021, X6", ("aborted-read",)),
+)
 
 
 def _bugs(
-    area: str, lines: tuple[tuple[Plant, str, tuple[str, ...]], ...], *, living: bool = False
+    area: str,
+    lines: tuple[tuple[Plant, str, tuple[str, ...]], ...],
+    *,
+    living: bool = False,
+    transactional: bool = False,
 ) -> tuple[KnownBug, ...]:
-    return tuple(KnownBug(plant, area, source, objectors, living) for plant, source, objectors in lines)
+    return tuple(KnownBug(plant, area, source, objectors, living, transactional) for plant, source, objectors in lines)
 
 
 BUGS = (
@@ -396,6 +410,7 @@ BUGS = (
     *_bugs("Kafka: idempotence", _IDEMPOTENCE),
     *_bugs("Kafka: fetch", _FETCH),
     *_bugs("Kafka: groups", _GROUPS),
+    *_bugs("Kafka: transactions", _TRANSACTIONS, transactional=True),
     *_bugs("Kafka: lag of groups", _LAG),
     *_bugs("raft0", _ADMIN),
     *_bugs("events", _EVENTS),

@@ -32,6 +32,7 @@ from tests.simulation.known_bugs import (
     rounds,
     storage_recovery,
     storage_writes,
+    transactions,
 )
 from tests.simulation.known_bugs.by_scenario import BY_SCENARIO
 from tests.simulation.known_bugs.hunt import Hunt
@@ -59,7 +60,7 @@ _MODULES = (
         membership,
         produce,
     ),
-    *(leadership_transfer, recovery, replication, rounds, storage_recovery, storage_writes),
+    *(leadership_transfer, recovery, replication, rounds, storage_recovery, storage_writes, transactions),
 )
 _ROOT = Path(__file__).parents[3]
 _PINS = read_pins()
