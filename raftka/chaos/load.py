@@ -28,6 +28,11 @@ class Topics:
         return [(name, number) for name in self.names for number in range(self.partitions)]
 
 
+def addresses_of(bootstrap: str) -> list[tuple[str, int]]:
+    """Return host and port of each broker of HOST:PORT,..."""
+    return [(host, int(port)) for host, _, port in (each.rpartition(":") for each in bootstrap.split(","))]
+
+
 def tp_of(topic: str, partition: int) -> str:
     """Return a partition as histories name it."""
     return f"{topic}-{partition}"

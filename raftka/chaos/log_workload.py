@@ -15,7 +15,7 @@ from raftka.chaos.history import History
 from raftka.chaos.interruption import join_thread, result_of
 from raftka.chaos.leadership import LeadershipWatch
 from raftka.chaos.librdkafka_clients import LibrdkafkaConsumer, LibrdkafkaProducer
-from raftka.chaos.load import DELIVERY_SECONDS, Acks, Topics
+from raftka.chaos.load import DELIVERY_SECONDS, Acks, Topics, addresses_of
 from raftka.chaos.loop_thread import LoopThread
 from raftka.chaos.pacing import Pacer
 from raftka.chaos.wire_consumer import LatestAsker, WireConsumer, ask_offset
@@ -64,7 +64,7 @@ class LogWorkload:
         self._history = history
         self.topics = Topics(_TOPICS, _PARTITIONS, replicas)
         rng = random.Random(f"{seed} clients")
-        addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in bootstrap.split(","))]
+        addresses = addresses_of(bootstrap)
         self._client = WireClient(addresses, rng, "raftka-chaos")
         # A client of its own: what it waits for must not be what the load waits for.
         self.watch = LeadershipWatch(WireClient(addresses, rng, "raftka-chaos-watch"), self.topics)

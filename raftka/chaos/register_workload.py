@@ -16,7 +16,7 @@ from typing import Any
 from raftka.chaos.history import History
 from raftka.chaos.interruption import result_of
 from raftka.chaos.leadership import LeadershipWatch
-from raftka.chaos.load import Topics
+from raftka.chaos.load import Topics, addresses_of
 from raftka.chaos.loop_thread import LoopThread
 from raftka.chaos.topic_admin import LibrdkafkaTopics, TopicClient, WireTopics
 from raftka.kafka.wire.client import NotSentError, WireClient
@@ -40,7 +40,7 @@ class RegisterWorkload:
         self._rng = random.Random(f"{seed} clients")
         self._pause = _CLIENTS / rate
         self.topics = Topics((), 0, replicas)
-        addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in bootstrap.split(","))]
+        addresses = addresses_of(bootstrap)
         wire = WireClient(addresses, self._rng, "raftka-chaos")
         self.watch = LeadershipWatch(WireClient(addresses, self._rng, "raftka-chaos-watch"), self.topics)
         self._clients: list[TopicClient] = [

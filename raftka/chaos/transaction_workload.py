@@ -11,7 +11,7 @@ from raftka.chaos.errors import ChaosError
 from raftka.chaos.history import History
 from raftka.chaos.interruption import join_thread, result_of
 from raftka.chaos.leadership import LeadershipWatch
-from raftka.chaos.load import DELIVERY_SECONDS, Topics, tp_of
+from raftka.chaos.load import DELIVERY_SECONDS, Topics, addresses_of, tp_of
 from raftka.chaos.loop_thread import LoopThread
 from raftka.chaos.pacing import Pacer
 from raftka.chaos.transactors import KeyReader, Transactor
@@ -38,7 +38,7 @@ class TransactionWorkload:
         self._history = history
         self.topics = Topics(_TOPICS, _PARTITIONS, replicas)
         rng = random.Random(f"{seed} clients")
-        addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in bootstrap.split(","))]
+        addresses = addresses_of(bootstrap)
         self._client = WireClient(addresses, rng, "raftka-chaos")
         self.watch = LeadershipWatch(WireClient(addresses, rng, "raftka-chaos-watch"), self.topics)
         pacer = Pacer(rate)

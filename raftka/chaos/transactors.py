@@ -118,7 +118,7 @@ class Transactor:
         """Return a producer that has fenced the one before it.
 
         Raises:
-            _EndedError: It cannot, for now.
+            _EndedError: The coordinator has not let it begin in time.
         """
         from confluent_kafka import KafkaException
 

@@ -84,6 +84,7 @@ class TransactionWriter(RecordWriter):
         self._committed = 0
         # Records of the transaction that is open; None: none is.
         self._in_transaction: int | None = None
+        self._is_commit_asked = False
         self._ask("begin as the only producer", self._producer.init_transactions)
 
     @property
@@ -135,7 +136,9 @@ class TransactionWriter(RecordWriter):
     def _commit(self) -> None:
         self._settle()
         assert self._in_transaction is not None
+        self._is_commit_asked = True
         self._ask("commit", self._producer.commit_transaction)
+        self._is_commit_asked = False
         self._committed += self._in_transaction
         self._in_transaction = None
         self._on_ended(True)
@@ -154,6 +157,11 @@ class TransactionWriter(RecordWriter):
     def _unknown_outcome(self) -> str:
         if self._in_transaction is None:
             return f"{self._count()} are committed"
+        if self._is_commit_asked:
+            identity = self._transaction.transactional_id
+            return (
+                f"{self._count()} are committed before; `raftka txn describe {identity}` tells what becomes of the rest"
+            )
         return (
             f"{self._count()} are committed; brokers abort the transaction that is open"
             f" {self._transaction.timeout:g} s after its beginning"
@@ -187,19 +195,13 @@ class TransactionWriter(RecordWriter):
             if error.txn_requires_abort() and call != self._producer.abort_transaction:
                 raise CommandError(f"cannot {what}: {self._words(error)}; {self._abort()}")
             if not error.retriable():
-                raise CommandError(f"cannot {what}: {self._words(error)}; {self._count()} are committed")
+                known = self._unknown_outcome() if self._is_commit_asked else f"{self._count()} are committed"
+                raise CommandError(f"cannot {what}: {self._words(error)}; {known}")
             if self._is_urgent():
                 raise GivenUpError(f"interrupted: {self._unknown_outcome()}")
             self._warn_if_idle()
             if time.monotonic() >= deadline:
-                raise CommandError(f"cannot {what}: no answer in {self._answer_seconds:g} s; {self._undecided(what)}")
-
-    def _undecided(self, what: str) -> str:
-        """Say what to do where nobody knows how a transaction has ended."""
-        if what != "commit":
-            return self._unknown_outcome()
-        identity = self._transaction.transactional_id
-        return f"{self._count()} are committed before; `raftka txn describe {identity}` tells what becomes of the rest"
+                raise CommandError(f"cannot {what}: no answer in {self._answer_seconds:g} s; {self._unknown_outcome()}")
 
     def _why(self, error: "KafkaError", message: "Message") -> str:
         return self._words(error) if error.name() in _FENCED else super()._why(error, message)

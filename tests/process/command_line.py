@@ -38,11 +38,13 @@ def raftka(*arguments: str, stdin: str = "", code: int = 0, **variables: str) ->
 
 
 @contextmanager
-def started(command: Sequence[str], **variables: str) -> "Iterator[subprocess.Popen[str]]":
+def started(
+    command: Sequence[str], *, stdin: int = subprocess.DEVNULL, **variables: str
+) -> "Iterator[subprocess.Popen[str]]":
     """Yield a process that the test ends; if the test fails first, it is killed."""
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -111,3 +113,14 @@ def start_detached(path: Path, nodes: int, **options: object) -> DevFolder:
     chosen = [word for key, value in options.items() for word in ("-c", f"{key.replace('_', '.')}={value}")]
     folder.dev("-n", str(nodes), *FREE_PORTS, *chosen, "--detach")
     return folder
+
+
+@contextmanager
+def dev_with_transactions(path: Path) -> Iterator[DevFolder]:
+    """Run one broker that has transactions."""
+    options = {"unstable.feature.versions.enable": "true", "transaction.state.log.num.partitions": 1}
+    folder = start_detached(path, 1, **options)
+    try:
+        yield folder
+    finally:
+        folder.dev("stop")

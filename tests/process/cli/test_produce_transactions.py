@@ -5,25 +5,20 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from tests.process.command_line import RAFTKA, SECONDS, DevFolder, environment, start_detached
+from tests.process.command_line import RAFTKA, SECONDS, DevFolder, dev_with_transactions, start_detached, started
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevFolder]:
-    """One broker that has transactions."""
-    options = {"unstable.feature.versions.enable": "true", "transaction.state.log.num.partitions": 1}
-    folder = start_detached(tmp_path_factory.mktemp("dev") / "dev", 1, **options)
-    try:
+    with dev_with_transactions(tmp_path_factory.mktemp("dev") / "dev") as folder:
         yield folder
-    finally:
-        folder.dev("stop")
 
 
 @pytest.fixture
@@ -38,24 +33,12 @@ def _committed(dev: DevFolder, topic: str) -> list[str]:
     return dev.client("consume", topic, "-e", "--read-committed").stdout.split()
 
 
-@contextmanager
-def _typing(dev: DevFolder, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Yield `raftka produce` that reads what the test writes to its stdin; it is killed where the test fails."""
-    with subprocess.Popen(
-        [*RAFTKA, "produce", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment() | {"RAFTKA_BROKERS": dev.bootstrap},
-    ) as process:
-        try:
-            yield process
-        except BaseException:
-            process.kill()
-            raise
+def _typing(dev: DevFolder, *arguments: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+    """Return `raftka produce` that reads what the test writes to its stdin."""
+    return started([*RAFTKA, "produce", *arguments], stdin=subprocess.PIPE, RAFTKA_BROKERS=dev.bootstrap)
 
 
-def _type(process: "subprocess.Popen[bytes]", text: bytes) -> None:
+def _type(process: "subprocess.Popen[str]", text: str) -> None:
     assert process.stdin is not None
     process.stdin.write(text)
     process.stdin.flush()
@@ -116,36 +99,36 @@ def test_a_record_that_the_topic_refuses_aborts_its_transaction(dev: DevFolder, 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_aborts_the_open_transaction(dev: DevFolder, topic: str, number: signal.Signals) -> None:
     with _typing(dev, topic, "--transactional-id", topic, "-o", "json") as process:
-        _type(process, b"one\n")
+        _type(process, "one\n")
         _wait_state(dev, topic, "Ongoing")
         process.send_signal(number)
         out, error = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
-    assert out == b""
-    assert b"interrupted: the transaction is aborted; 0 of the 1 lines that were sent are committed" in error
+    assert out == ""
+    assert "interrupted: the transaction is aborted; 0 of the 1 lines that were sent are committed" in error
     _wait_state(dev, topic, "CompleteAbort")
     assert _committed(dev, topic) == []
 
 
 def test_a_second_producer_of_the_same_id_ends_the_first(dev: DevFolder, topic: str) -> None:
     with _typing(dev, topic, "--transactional-id", topic) as process:
-        _type(process, b"one\n")
+        _type(process, "one\n")
         _wait_state(dev, topic, "Ongoing")
         dev.client("produce", topic, "--transactional-id", topic, stdin="two\n")
-        out, error = process.communicate(b"three\n", timeout=SECONDS)
+        out, error = process.communicate("three\n", timeout=SECONDS)
     assert process.returncode == 1
-    assert out == b""
-    assert f"another producer has begun as {topic!r}".encode() in error
+    assert out == ""
+    assert f"another producer has begun as {topic!r}" in error
     assert _committed(dev, topic) == ["two"]
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_by_the_brokers(dev: DevFolder, topic: str) -> None:
     with _typing(dev, topic, "--transactional-id", topic, "--transaction-timeout", "1") as process:
-        _type(process, b"one\n")
+        _type(process, "one\n")
         _wait_state(dev, topic, "CompleteAbort")
-        _, error = process.communicate(b"two\n", timeout=SECONDS)
+        _, error = process.communicate("two\n", timeout=SECONDS)
     assert process.returncode == 1
-    assert b"or the transaction took longer than 1 s (--transaction-timeout)" in error
+    assert "or the transaction took longer than 1 s (--transaction-timeout)" in error
     assert _committed(dev, topic) == []
 
 

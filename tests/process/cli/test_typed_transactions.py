@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.process.acked_log import quiet_logger
-from tests.process.command_line import DevFolder, start_detached
+from tests.process.command_line import DevFolder, dev_with_transactions
 
 pytestmark = pytest.mark.process
 
@@ -15,13 +15,9 @@ pytestmark = pytest.mark.process
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevFolder]:
     """One broker with the topic `orders`."""
-    options = {"unstable.feature.versions.enable": "true", "transaction.state.log.num.partitions": 1}
-    folder = start_detached(tmp_path_factory.mktemp("dev") / "dev", 1, **options)
-    try:
+    with dev_with_transactions(tmp_path_factory.mktemp("dev") / "dev") as folder:
         folder.client("topic", "create", "orders", "-p", "1")
         yield folder
-    finally:
-        folder.dev("stop")
 
 
 @pytest.fixture(scope="module")

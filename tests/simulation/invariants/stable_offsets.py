@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from cluster.transactions.log_state import TransactionalLogState
+from model.ids import GroupId
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import ReplicaView, Standing
@@ -10,10 +11,11 @@ from tests.simulation.world.replica_view import ReplicaView, Standing
 
 @dataclass(slots=True)
 class _Fold:
-    """What is open by the entries up to `index`: where it began, by producer, in the order of the log."""
+    """What is open by a view's entries up to `index`: where it began, by producer, in the order of the log."""
 
+    view: ReplicaView
+    truncations: int
     index: int = 0
-    truncations: int = 0
     open: dict[int, int] = field(default_factory=dict)
 
 
@@ -22,7 +24,8 @@ class StableOffsets(Invariant):
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
-        self._folds: dict[int, _Fold] = {}
+        # Of each replica the fold of its newest view.
+        self._folds: dict[tuple[int, GroupId], _Fold] = {}
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         if not (self.history.has_transactions and view.now.in_office):
@@ -42,9 +45,11 @@ class StableOffsets(Invariant):
         self.history.counts["open transactions seen in office"] += told is not None
 
     def _fold(self, view: ReplicaView) -> _Fold:
-        fold = self._folds.setdefault(id(view), _Fold())
-        if fold.index > view.now.visible or fold.truncations != view.now.truncations:
-            fold.index, fold.truncations, fold.open = 0, view.now.truncations, {}
+        key = (view.node_id, view.group)
+        fold = self._folds.get(key)
+        is_same = fold is not None and fold.view is view and fold.truncations == view.now.truncations
+        if fold is None or not is_same or fold.index > view.now.visible:
+            fold = self._folds[key] = _Fold(view, view.now.truncations)
         while fold.index < view.now.visible:
             ghost = view.entries[fold.index]
             fold.index += 1
