@@ -12,8 +12,7 @@ from tests.simulation.campaign.processes import interruptible, number_of_process
 from tests.simulation.known_bugs.hunt import SEEDS_MAX, Hunt
 from tests.simulation.known_bugs.hunts import NAMES, hunt_all
 from tests.simulation.known_bugs.pins import write_pins
-from tests.simulation.known_bugs.report import render, source_version, with_current_tables
-from tests.simulation.known_bugs.table import HUNTED
+from tests.simulation.known_bugs.report import add_hunts, source_version
 
 # Apart from the seeds of the campaigns.
 _FIRST_SEED = 100_000
@@ -32,13 +31,13 @@ def main() -> int:
     parser.add_argument(
         "--pin", action="store_true", help="keep the cheapest seed of each in seeds.json, for the tests"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the page, as Markdown")
-    parser.add_argument("--tables", action="store_true", help="hunt nothing; write the other tables of --out anew")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the page, with what was found")
+    parser.add_argument("--tables", action="store_true", help="hunt nothing; write --out anew from its figures")
     arguments = parser.parse_args()
     if arguments.tables:
         if arguments.out is None:
             parser.error("--tables needs --out")
-        arguments.out.write_text(with_current_tables(arguments.out.read_text()))
+        add_hunts(arguments.out, [], source_version())
         return 0
     wanted = arguments.bugs or NAMES
     commit = source_version()
@@ -50,11 +49,8 @@ def main() -> int:
             print(_line(each), flush=True)
             if arguments.pin:
                 write_pins(hunts, NAMES)
-    bugs = [bug for bug in HUNTED if bug.name in wanted]
     if arguments.out is not None:
-        command = f'make known-bugs ARGS="--tries {arguments.tries} --seeds {arguments.seeds}"'
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(render(bugs, hunts, command, commit))
+        add_hunts(arguments.out, hunts, commit)
     missed = sorted({each.name for each in hunts if each.seed is None})
     print(f"{len(wanted) - len(missed)} of {len(wanted)} were caught in every try", *(f"not {name}" for name in missed))
     return 1 if missed else 0

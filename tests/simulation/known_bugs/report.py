@@ -1,16 +1,24 @@
-"""The page about planted bugs: what each is, who objected, and how long it took."""
+"""The page about planted bugs: what each is, who objected, and how long it took.
+
+The figures lie beside the page, in a file of the same name that ends with .json: each bug's with the commit of its hunt,
+so that one bug can be hunted alone.
+"""
 
 import os
 import platform
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from statistics import median
+from typing import Self
+
+import msgspec
 
 from tests.simulation.known_bugs.by_scenario import BY_SCENARIO
 from tests.simulation.known_bugs.hunt import Hunt
 from tests.simulation.known_bugs.known_bug import KnownBug
-from tests.simulation.known_bugs.table import BUGS
+from tests.simulation.known_bugs.table import BUGS, HUNTED
 from tests.simulation.rows.table import ROWS
 
 _HEAD = """# Planted bugs
@@ -18,15 +26,17 @@ _HEAD = """# Planted bugs
 This page lists bugs that are planted on purpose, and which judge detects each. It is for readers who ask whether the
 simulation would notice a bug, and for contributors who add a rule.
 
-Generated, not written: `{command}`, at commit {commit}, on {machine}.
+Generated, not written: `make known-bugs` hunts all bugs, `make known-bugs ARGS="--bugs A,B"` some; each row names the
+commit of its hunt. {machines}.
 
 Each bug is a function in `tests/simulation/known_bugs` that breaks one rule in memory. It counts as caught when an
-invariant of `tests/simulation/invariants` or an anomaly of the checker ends a run of the campaign's own profile: {seconds}
+invariant of `tests/simulation/invariants` or an anomaly of the checker ends a run of the campaign's own profile: 60
 virtual seconds, Kafka clients on the wire, faults drawn by the seed. A run that ends by an assertion of the product or
 by a crash is not counted, and the search goes on with the next seed. Seconds are of all runs up to the objection; with
-several tries (disjoint ranges of seeds) they are medians, and `objected` says who did how often.
+several tries (disjoint ranges of seeds) they are medians, and `objected` says who did how often. `make test-slow` begins
+with the seeds that are pinned, and catches all of them again.
 
-{caught} of {all} bugs were caught in every one of {tries} tries; median over all of them: {virtual:.0f} virtual seconds,
+{caught} of {all} bugs were caught in every one of their tries; median over all: {virtual:.0f} virtual seconds,
 {cpu:.1f} s of a core.
 
 The other tables:
@@ -36,43 +46,83 @@ The other tables:
 """
 
 
-_BEGIN = "<!-- written from the registry, without a hunt, by `make known-bugs ARGS=--tables` -->"
+class Measured(msgspec.Struct, frozen=True):
+    """What the hunts for one bug have come to; seeds and seconds are medians of the tries.
+
+    Attributes:
+        commit: What was checked out when the hunt began.
+        machine: Its cores, and the version of Python.
+        objected: Who has objected, and how often.
+        seeds: Runs up to the objection, the last one included.
+    """
+
+    commit: str
+    machine: str
+    tries: int
+    objected: dict[str, int]
+    seeds: float
+    virtual_seconds: float
+    cpu_seconds: float
+
+    @classmethod
+    def of(cls, tries: Sequence[Hunt], commit: str) -> Self:
+        """Sum up the hunts for one bug, at least one."""
+        return cls(
+            commit=commit,
+            machine=f"{os.cpu_count()} cores, Python {platform.python_version()}",
+            tries=len(tries),
+            objected=Counter(each.objector for each in tries if each.objector is not None),
+            seeds=median(each.seeds for each in tries),
+            virtual_seconds=round(median(each.virtual_seconds for each in tries), 1),
+            cpu_seconds=round(median(each.cpu_seconds for each in tries), 1),
+        )
+
+    @property
+    def missed(self) -> int:
+        """How many tries nobody ended."""
+        return self.tries - sum(self.objected.values())
 
 
 def source_version() -> str:
     """Return the commit that is checked out, with a mark if files of it were changed: newly pinned seeds are one."""
     ran = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    return f"`{ran.stdout.strip()}`" if ran.returncode == 0 else "(unknown)"
+    return ran.stdout.strip() if ran.returncode == 0 else "(unknown)"
 
 
-def render(bugs: Sequence[KnownBug], hunts: Sequence[Hunt], command: str, commit: str) -> str:
-    """Return the page, as Markdown; `commit` is what `source_version` said before the hunt."""
-    by_name = {bug.name: [each for each in hunts if each.name == bug.name] for bug in bugs}
-    ended = [each for each in hunts if each.seed is not None]
+def add_hunts(page: Path, hunts: Iterable[Hunt], commit: str) -> None:
+    """Put hunts in the place of those of the same bugs, and write the page; bugs that are gone are forgotten."""
+    measured = read_measured(page)
+    by_name: dict[str, list[Hunt]] = {}
+    for each in hunts:
+        by_name.setdefault(each.name, []).append(each)
+    measured |= {name: Measured.of(tries, commit) for name, tries in by_name.items()}
+    kept = {bug.name: measured[bug.name] for bug in HUNTED if bug.name in measured}
+    page.parent.mkdir(parents=True, exist_ok=True)
+    _figures(page).write_bytes(msgspec.json.format(msgspec.json.encode(kept, order="sorted"), indent=1) + b"\n")
+    page.write_text(page_of(kept))
+
+
+def read_measured(page: Path) -> dict[str, Measured]:
+    """Return the figures that lie beside a page, by the names of the bugs."""
+    path = _figures(page)
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Measured]) if path.exists() else {}
+
+
+def page_of(measured: Mapping[str, Measured]) -> str:
+    """Return the page, as Markdown: its tables are those of the registry, its figures the given ones."""
+    found = [each for each in measured.values() if each.objected]
     head = _HEAD.format(
-        command=command,
-        commit=commit,
-        machine=f"{os.cpu_count()} cores, Python {platform.python_version()}",
-        seconds=60,
-        caught=sum(all(each.seed is not None for each in tries) for tries in by_name.values()),
-        all=len(bugs),
-        tries=max(map(len, by_name.values()), default=0),
-        virtual=median([each.virtual_seconds for each in ended] or [0.0]),
-        cpu=median([each.cpu_seconds for each in ended] or [0.0]),
+        machines="Machines: " + "; ".join(sorted({each.machine for each in measured.values()}) or ["none"]),
+        caught=sum(each.missed == 0 for each in measured.values()),
+        all=len(HUNTED),
+        virtual=median([each.virtual_seconds for each in found] or [0.0]),
+        cpu=median([each.cpu_seconds for each in found] or [0.0]),
     )
-    return "\n".join([head, *_areas(bugs, by_name), _tables()])
+    return "\n".join([head, *_areas(measured), *_rows(), *_scenarios()])
 
 
-def with_current_tables(page: str) -> str:
-    """Return the page with the tables that need no hunt as the registry has them now; ValueError: it has no such part."""
-    hunted, begin, _ = page.partition(_BEGIN)
-    if not begin:
-        raise ValueError(f"the page lacks the line {_BEGIN}")
-    return hunted + _tables()
-
-
-def _tables() -> str:
-    return "\n".join([_BEGIN, "", *_rows(), *_scenarios()])
+def _figures(page: Path) -> Path:
+    return page.with_suffix(".json")
 
 
 def _rows() -> list[str]:
@@ -90,34 +140,38 @@ def _rows() -> list[str]:
     return [*lines, ""]
 
 
-def _areas(bugs: Sequence[KnownBug], by_name: dict[str, list[Hunt]]) -> list[str]:
+def _areas(measured: Mapping[str, Measured]) -> list[str]:
     lines = []
-    for area in dict.fromkeys(bug.area for bug in bugs):
+    for area in dict.fromkeys(bug.area for bug in HUNTED):
         lines += [f"## {area[0].upper()}{area[1:]}", ""]
         lines += [
-            "| bug | known from | objected | seeds | virtual s | CPU s |",
-            "| --- | --- | --- | --: | --: | --: |",
+            "| bug | known from | objected | seeds | virtual s | CPU s | commit |",
+            "| --- | --- | --- | --: | --: | --: | --- |",
         ]
-        lines += [_row(bug, by_name[bug.name]) for bug in bugs if bug.area == area]
+        lines += [_row(bug, measured.get(bug.name)) for bug in HUNTED if bug.area == area]
         lines.append("")
     return lines
 
 
-def _row(bug: KnownBug, tries: Sequence[Hunt]) -> str:
-    objected = Counter(each.objector for each in tries if each.objector is not None)
-    missed = sum(each.seed is None for each in tries)
-    who = ", ".join(name if count == len(tries) else f"{name} {count}" for name, count in objected.most_common())
-    if missed:
-        who = ", ".join(filter(None, [who, f"**missed {missed}**"]))
-    cells = [
-        f"`{bug.name}`: {_in_one_line(bug.rule)}",
-        bug.source,
-        who,
-        f"{median(each.seeds for each in tries):g}",
-        f"{median(each.virtual_seconds for each in tries):.0f}",
-        f"{median(each.cpu_seconds for each in tries):.1f}",
-    ]
+def _row(bug: KnownBug, found: Measured | None) -> str:
+    cells = [f"`{bug.name}`: {_in_one_line(bug.rule)}", bug.source]
+    if found is None:
+        cells += ["not hunted yet, only pinned", "", "", "", ""]
+    else:
+        cells += [
+            _objected(found),
+            f"{found.seeds:g}",
+            f"{found.virtual_seconds:.0f}",
+            f"{found.cpu_seconds:.1f}",
+            found.commit,
+        ]
     return f"| {' | '.join(cells)} |"
+
+
+def _objected(found: Measured) -> str:
+    by_count = Counter(found.objected).most_common()
+    who = [name if count == found.tries else f"{name} {count}" for name, count in by_count]
+    return ", ".join([*who, *([f"**missed {found.missed}**"] if found.missed else [])])
 
 
 def _scenarios() -> list[str]:
