@@ -30,6 +30,8 @@ _LOOK_SECONDS = 0.25
 _SILENCE = 3.0
 # For so long a request for few replicas may be under way.
 _REQUEST_SECONDS = 7.0
+# What may be under way when something strikes, and is no change of one broker.
+UPGRADE = "an upgrade"
 
 
 class _OldDisk(NamedTuple):
@@ -96,7 +98,7 @@ class LivingBrokers:
             self._ask(rng, node_id, "undrain", end, end)
 
         self._ask(rng, node_id, "drain", lambda: self.later(seconds, undrain), end)
-        self.strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id, "a drain")
 
     def join(self, rng: Random) -> None:
         """A broker with an empty disk joins."""
@@ -131,7 +133,7 @@ class LivingBrokers:
             self._end(node_id)
 
         self._ask(rng, node_id, "decommission", go_on, end)
-        self.strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id, "a decommission")
 
     def replace_disk(self, rng: Random) -> None:
         """A broker stops, its disk is lost, and it joins with an empty one."""
@@ -171,7 +173,7 @@ class LivingBrokers:
             self._join(rng, node_id, "disks replaced")
 
         self._ask(rng, node_id, "retire", retired, retired, directory)
-        self.strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id, "the loss of a disk")
 
     def old_disk_returns(self, rng: Random) -> None:
         """A broker is started with the disk that it had before: nobody may speak with it."""
@@ -196,7 +198,7 @@ class LivingBrokers:
             self._end(node_id)
 
         self.later(rng.uniform(1.0, 5.0), put_back)
-        self.strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id, "the return of an old disk")
 
     def _look_at_returned(self, node_id: int) -> None:
         node = self._cluster.nodes.get(node_id)
@@ -247,7 +249,7 @@ class LivingBrokers:
         """Start a broker with an empty disk, and look until it serves."""
         self._busy[node_id] = self._nemesis.spared[node_id] = None
         self._start(node_id)
-        self.strike_amid(rng, node_id)
+        self.strike_amid(rng, node_id, "a join")
 
         def look() -> None:
             node = self._cluster.nodes.get(node_id)
@@ -280,9 +282,10 @@ class LivingBrokers:
         if step is not None:
             step()
 
-    def strike_amid(self, rng: Random, node_id: int, change: str = "a change of brokers") -> None:
-        """Let something strike soon: the broker that changes, raft0's leader, or any broker."""
+    def strike_amid(self, rng: Random, node_id: int, kind: str) -> None:
+        """Let something strike soon, amid this kind of change: its broker, raft0's leader, or any broker."""
         strikes = rng.random() < self._strikes
+        change = kind if kind == UPGRADE else "a change of brokers"
         who = rng.choice(["subject", "raft0's leader", "any"])
         how = rng.choice(["kill", "power loss", "isolate"])
         after = rng.choice([0.02, 0.2, 1.0, 4.0]) * rng.random()
@@ -295,6 +298,7 @@ class LivingBrokers:
                 return
             self._world.record("amid", victim, (change, how))
             self._cluster.history.counts[f"strikes amid {change}: {who}"] += 1
+            self._cluster.history.counts[f"amid {kind}: {how}"] += 1
             if how == "isolate":
                 others = [other for other in self._world.nodes if other != victim]
                 self._nemesis.cut_off(victim, others, rng.uniform(0.5, 4.0))

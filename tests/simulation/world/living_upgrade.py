@@ -7,7 +7,7 @@ from cluster.node import Node
 from model.features import BROKERS_LEVEL, MEMBERSHIP
 from tests.simulation.world.cluster import SimCluster
 from tests.simulation.world.errand import Errand
-from tests.simulation.world.living_brokers import LivingBrokers
+from tests.simulation.world.living_brokers import UPGRADE, LivingBrokers
 from tests.simulation.world.nemesis import Nemesis
 
 _TIMEOUT = 5.0
@@ -54,14 +54,14 @@ class RollingUpgrade:
             if self._cluster.is_up(node_id):
                 self._cluster.crash(node_id, power_loss=False)
                 self._nemesis.restart(node_id)
-            self._brokers.strike_amid(rng, node_id, "an upgrade")
+            self._brokers.strike_amid(rng, node_id, UPGRADE)
             self._next(rng, others)
 
         self._brokers.later(rng.uniform(0.1, 2 * self._pause), restart)
 
     def _raise(self, rng: Random) -> None:
         async def ask(node: Node) -> None:
-            self._brokers.strike_amid(rng, int(node.options.node_id), "an upgrade")
+            self._brokers.strike_amid(rng, int(node.options.node_id), UPGRADE)
             request = UpdateFeatureRequest(MEMBERSHIP, BROKERS_LEVEL, validate_only=False, timeout=_TIMEOUT)
             await node.admin.update_feature(request)
 
