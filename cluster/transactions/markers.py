@@ -153,11 +153,11 @@ class MarkerWriter:
                 await _until_committed(partition, placed, lambda: state.last_marker(producer_id))
                 return None
             if prepare != NO_PREPARE:
-                state.fences.fence_nothing_open(producer_id, term, prepare)
+                state.fences.fence_nothing_open(producer_id, asyncio.get_running_loop().time(), term, prepare)
             # Without a confirmed leadership a deposed leader would say so of an old log.
             await partition.confirm_read(partition.begin_read())
             return MarkerResult.NOTHING_OPEN if prepare == NO_PREPARE else MarkerResult.DONE
-        state.fences.fence(producer_id)
+        state.fences.fence(producer_id, asyncio.get_running_loop().time())
         batch = encode_marker(_marker(state, ending, prepare), self._clock.now_ms())
         await partition.write_marker(batch, term, deadline).replicated
         return MarkerResult.DONE

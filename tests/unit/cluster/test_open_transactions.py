@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cluster.transactions.fences import Fences
 from cluster.transactions.open_transactions import OpenTransactions, Transaction
+from model.control_batch import Prepare
 from model.ids import Index, Offset
 
 PRODUCERS = st.integers(0, 3)
@@ -94,18 +95,46 @@ def test_a_second_transaction_of_a_producer_cannot_hide_the_first():
 def test_a_guard_holds_until_its_producer_is_fenced():
     fences = Fences()
     mine, other = fences.guard(1), fences.guard(2)
-    fences.fence(1)
+    fences.fence(1, now=5.0)
     assert fences.guard(1) != mine
     assert fences.guard(2) == other
 
 
-def test_a_guard_of_a_fenced_producer_never_holds_though_its_fence_is_forgotten():
-    fences = Fences(fences_max=2)
+@pytest.mark.parametrize(("known_max", "seconds"), [(2, 0.0), (100, 40.0), (100, 1000.0)])
+def test_a_guard_of_a_fenced_producer_never_holds_though_its_fence_is_forgotten(known_max, seconds):
+    fences = Fences(known_max)
     guards = {producer: fences.guard(producer) for producer in range(9)}
     for producer in range(8):
-        fences.fence(producer)
+        fences.fence(producer, now=5.0 + producer * seconds)
     assert not any(fences.guard(producer) == guards[producer] for producer in range(8))
     # Nothing has fenced the ninth. Its guard is refused all the same: the coordinator is asked once more.
     assert fences.guard(8) != guards[8]
     guard = fences.guard(8)
     assert fences.guard(8) == guard
+
+
+def test_a_guard_holds_through_the_fences_of_others_within_a_span():
+    fences = Fences()
+    fences.fence(1, now=5.0)
+    guards = {producer: fences.guard(producer) for producer in (1, 2)}
+    for number in range(1000):
+        fences.fence(100 + number, now=5.0 + number * 0.05)
+    assert {producer: fences.guard(producer) for producer in (1, 2)} == guards
+
+
+def test_a_producer_that_is_fenced_no_more_costs_no_memory_for_long():
+    fences = Fences()
+    for number in range(10_000):
+        fences.fence(number, now=float(number))
+    assert len(fences._counts) + len(fences._former_counts) <= 120
+
+
+def test_what_found_nothing_open_is_remembered_beyond_its_fence_and_for_one_term():
+    fences = Fences(known_max=3)
+    prepare = Prepare(1, 7)
+    for producer in range(4):
+        fences.fence_nothing_open(producer, 5.0, 2, prepare)
+    for producer in range(10, 20):
+        fences.fence(producer, now=1e6)
+    assert [fences.found_nothing_open(producer, 2, prepare) for producer in range(4)] == [False, True, True, True]
+    assert not fences.found_nothing_open(3, 3, prepare)

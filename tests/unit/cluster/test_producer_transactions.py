@@ -94,14 +94,14 @@ def test_a_batch_without_a_guard_opens_no_transaction(log):
 
 def test_a_guard_that_was_taken_before_a_fence_opens_no_transaction(log):
     guard = log.state.fences.guard(PRODUCER)
-    log.state.fences.fence(PRODUCER)
+    log.state.fences.fence(PRODUCER, now=0.0)
     assert refusal(log, transactional(PRODUCER, 0, guard=guard)) is NotAdmittedError
     log.open()
 
 
 def test_a_batch_of_an_open_transaction_asks_nobody(log):
     log.open()
-    log.state.fences.fence(PRODUCER)
+    log.state.fences.fence(PRODUCER, now=0.0)
     assert not log.state.opens_transaction(transactional(PRODUCER, 1).payload)
     log.append(transactional(PRODUCER, 1), transactional(PRODUCER, 2, 5))
 

@@ -75,7 +75,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS)
     def fence(self, producer):
-        self.state.fences.fence(producer)
+        self.state.fences.fence(producer, now=0.0)
         self.guards.pop(producer, None)
 
     @rule(producer=PRODUCERS, epoch=EPOCHS, is_transactional=st.booleans(), is_next=st.booleans())

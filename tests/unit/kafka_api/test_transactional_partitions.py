@@ -296,7 +296,7 @@ def test_a_guard_that_changes_once_is_asked_for_again(tmp_path, monkeypatch):
 
     async def test(broker, client, coordinator):
         fences = broker.partition("t").log_state.fences
-        coordinator.before_answer = lambda: len(coordinator.asked) == 1 and fences.fence(PRODUCER)
+        coordinator.before_answer = lambda: len(coordinator.asked) == 1 and fences.fence(PRODUCER, now=0.0)
         assert await send(client, batch(0)) == [0]
         assert len(coordinator.asked) == 2
 
@@ -306,7 +306,7 @@ def test_a_guard_that_changes_once_is_asked_for_again(tmp_path, monkeypatch):
 def test_a_batch_whose_guard_changes_twice_is_not_appended_and_comes_again(tmp_path, monkeypatch):
     async def test(broker, client, coordinator):
         fences = broker.partition("t").log_state.fences
-        coordinator.before_answer = lambda: fences.fence(PRODUCER)
+        coordinator.before_answer = lambda: fences.fence(PRODUCER, now=0.0)
         first = client.send(ApiKey.PRODUCE, PRODUCE, produce_request("t", batch(0), transactional_id=ID))
         behind = client.send(ApiKey.PRODUCE, PRODUCE, produce_request("t", batch(1), transactional_id=ID))
         answers = dict([await client.receive(), await client.receive()])

@@ -115,6 +115,12 @@ def test_an_index_file_has_the_rows_of_aborted_transactions() -> None:
     assert found.rows == (b"p" * 16, b"f" * 16, b"m" * 16)
 
 
+def test_elements_that_a_later_version_adds_to_an_index_file_are_ignored() -> None:
+    fields = msgspec.msgpack.decode(encode_index(record())[4:])
+    body = msgspec.msgpack.encode([*fields, 17, [[15, 1000]], 40])
+    assert decode_index(crc32c.crc32c(body).to_bytes(4, "big") + body, GROUP, 7) == record()
+
+
 def test_an_index_file_of_format_2_is_one_without_rows() -> None:
     fields = msgspec.msgpack.decode(encode_index(record(format_version=2))[4:])[:15]
     body = msgspec.msgpack.encode(fields)

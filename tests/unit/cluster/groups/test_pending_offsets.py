@@ -132,7 +132,7 @@ def test_a_batch_that_opens_a_transaction_needs_a_guard_that_holds():
     assert state.opens_transaction(new.payload)
     assert isinstance(state.admit(new), NotAdmittedError)
     guard = state.fences.guard(7)
-    state.fences.fence(7)
+    state.fences.fence(7, now=0.0)
     assert isinstance(state.admit(new._replace(guard=guard)), NotAdmittedError)
     assert state.admit(new._replace(guard=state.fences.guard(7))) is None
     state.note(placed(new, 1))

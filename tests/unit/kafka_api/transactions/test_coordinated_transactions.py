@@ -393,12 +393,14 @@ async def test_an_administrator_ends_a_transaction_that_hangs(broker, producer):
     await producer.init()
     assert await producer.send() is ErrorCode.NONE
     asked = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch}
-    assert await producer.write_marker("nowhere", 0, **asked) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await producer.write_marker("t", 9, **asked) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await producer.write_marker("t", 1, **asked) is ErrorCode.INVALID_TXN_STATE
     other = asked | {"producer_epoch": 3}
     assert await producer.write_marker("t", 0, **other) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert await producer.write_marker("t", 0, **asked) is ErrorCode.NONE
+    assert await producer.write_markers({"nowhere": [0], "t": [9, 0, 1]}, **asked) == {
+        ("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("t", 0): ErrorCode.NONE,
+        ("t", 1): ErrorCode.INVALID_TXN_STATE,
+    }
     assert await readable(producer.client) == (2, 2)
     assert await producer.write_marker("t", 0, version=1, **asked) is ErrorCode.INVALID_TXN_STATE
     # The coordinator ends its own transaction all the same, and finds nothing open.

@@ -185,13 +185,23 @@ class Producer:
 
     async def write_marker(self, topic, partition, *, version=2, is_commit=False, **producer):
         """Return the code of an administrator's marker for one partition."""
-        marker = WriteTxnMarkersRequest.WritableTxnMarker(
-            transaction_result=is_commit,
-            topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
-            **producer,
-        )
+        return (await self.write_markers({topic: [partition]}, version, is_commit=is_commit, **producer))[
+            topic, partition
+        ]
+
+    async def write_markers(self, topics, version=2, *, is_commit=False, **producer):
+        """Return the codes of an administrator's marker for several partitions, by topic and number."""
+        wanted = [
+            WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=name, partition_indexes=list(numbers))
+            for name, numbers in topics.items()
+        ]
+        marker = WriteTxnMarkersRequest.WritableTxnMarker(transaction_result=is_commit, topics=wanted, **producer)
         answer = await self.client.call(ApiKey.WRITE_TXN_MARKERS, version, WriteTxnMarkersRequest(markers=[marker]))
-        return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
+        return {
+            (topic.name, each.partition_index): ErrorCode(each.error_code)
+            for topic in answer.markers[0].topics
+            for each in topic.partitions
+        }
 
     async def list(self, version=2, **filters):
         request = ListTransactionsRequest(**filters)
