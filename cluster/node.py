@@ -56,7 +56,7 @@ from cluster.transactions.admission import CoordinatorAdmissions
 from cluster.transactions.markers import Markers
 from cluster.visible_ends import VisibleEnds
 from model.features import ENDED_LEADERSHIPS_LEVEL, MEMBERSHIP, STAMP_LEVEL, told_features
-from model.ids import RAFT0, NodeId, Replica
+from model.ids import RAFT0, Index, NodeId, Replica
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.links_raft_client import LinksRaftClient
@@ -284,7 +284,11 @@ class Node:
     def _serve_requests(self, cluster: ClusterRecord, tables: ControllerTables) -> None:
         options = self.options
         self.health = HealthCounts(self.controller, self.partitions, self.leadership, self.is_alive, options.node_id)
-        self.admissions = CoordinatorAdmissions(self.links, options.node_id)
+
+        def tables_index() -> Index:
+            return self.controller.applied_index
+
+        self.admissions = CoordinatorAdmissions(self.links, options.node_id, tables_index)
         self.quorum = QuorumStatusReader(self.controller, self.links, self.env.wall_clock)
         self.present_features = PresentFeatures(self.links, self.replica, told_features(options.features))
         self.admin = AdminRequests(
@@ -299,7 +303,7 @@ class Node:
         )
         self.markers = Markers(
             *(self.links, self.partitions, self.leadership, tables.topics, options.node_id, self.env.wall_clock),
-            self.admin.catch_up,
+            *(self.admin.catch_up, tables_index),
         )
         self.placements = Placements(self.controller, self.admin, self.groups.link_names)
         seeds = {NodeId(seed.node_id): seed for seed in options.seeds}

@@ -212,14 +212,15 @@ class Partition:
         expected_term: Term | None = None,
         *,
         guard: int | None = None,
-        is_transactional: bool = False,
+        is_durable: bool = False,
     ) -> ReplicateStages:
         """Append one checked v2 batch, which belongs to the engine from now on; in no other term than this one.
 
         `guard` was taken before the coordinator was asked, in `expected_term`. Without a `deadline` (loop time) the
-        call ends with the commit, a refusal, or the leadership.
+        call ends with the commit, a refusal, or the leadership. What `is_durable` waits for fsyncs, whatever the topic
+        says of its other data.
         """
-        entry = NewEntry(EntryKind.DATA, batch, record_count, guard, is_transactional)
+        entry = NewEntry(EntryKind.DATA, batch, record_count, guard, is_durable)
         return self._consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
 
     def write_marker(self, marker: bytearray, expected_term: Term, deadline: float) -> ReplicateStages:

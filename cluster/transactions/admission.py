@@ -13,7 +13,7 @@ from enum import IntEnum
 import msgspec
 
 from cluster.forwarding import Forwarded, Forwarder, NoReplyError
-from model.ids import NodeId
+from model.ids import Index, NodeId
 from rpc.identity import Peer
 from rpc.links import Links
 from rpc.methods import Method
@@ -39,13 +39,17 @@ class Admission(IntEnum):
 
 
 class AddToTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The partitions that a request of a producer would open; `is_add`: add them, else say whether they were added."""
+    """The partitions that a request of a producer would open; `is_add`: add them, else say whether they were added.
+
+    `tables_index` is raft0's index as of which the asker knows these partitions.
+    """
 
     transactional_id: str
     producer_id: int
     epoch: int
     partitions: list[PartitionName]
     is_add: bool
+    tables_index: int = 0
 
 
 class AddToTransactionReply(msgspec.Struct, frozen=True, array_like=True):
@@ -58,10 +62,14 @@ ADD_TO_TRANSACTION = Method(51, "add_to_transaction", AddToTransactionRequest, A
 
 
 class CoordinatorAdmissions:
-    """Asks over the links. Until the coordinator's side calls `serve`, there is none: everybody is told AWAY."""
+    """Asks over the links. Until the coordinator's side calls `serve`, there is none: everybody is told AWAY.
 
-    def __init__(self, links: Links, self_node: NodeId) -> None:
+    `tables_index` returns raft0's index as of which this node knows the topics.
+    """
+
+    def __init__(self, links: Links, self_node: NodeId, tables_index: Callable[[], Index]) -> None:
         self._links = links
+        self._tables_index = tables_index
         self._forwarder = Forwarder(links, self_node)
         self._find: Callable[[str], NodeId | None] = lambda transactional_id: None
         self._answer: Callable[[AddToTransactionRequest], Awaitable[AddToTransactionReply]] = _nobody
@@ -98,7 +106,8 @@ class CoordinatorAdmissions:
         coordinator = self._find(transactional_id)
         if coordinator is None:
             return away
-        request = AddToTransactionRequest(transactional_id, producer_id, epoch, list(partitions), is_add)
+        who = (transactional_id, producer_id, epoch)
+        request = AddToTransactionRequest(*who, list(partitions), is_add, self._tables_index())
         seconds = min(_TIMEOUT, deadline - asyncio.get_running_loop().time())
         forwarded = Forwarded(ADD_TO_TRANSACTION, request, self._answer)
         try:

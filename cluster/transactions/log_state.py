@@ -19,7 +19,7 @@ class TransactionalLogState(Protocol):
 
     Attributes:
         transactions: What is open.
-        fences: Guards of batches that ask the coordinator, and what markers found nothing open.
+        fences: Guards of batches that ask the coordinator, and which decisions were carried out.
         restored_index: What the state was restored as of. Below it nothing is known of what was open.
         visible: Returns up to where readers see the log. The partition sets it.
     """

@@ -29,7 +29,7 @@ from cluster.topic_table import TopicTable
 from cluster.transactions.admission import PartitionName
 from cluster.transactions.log_state import TransactionalLogState
 from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, encode_marker
-from model.ids import GroupId, Index, NodeId, Term
+from model.ids import NO_INDEX, GroupId, Index, NodeId, Term
 from raft.errors import NotLeaderError, RaftError
 from rpc.identity import Peer
 from rpc.links import Links
@@ -143,9 +143,10 @@ class MarkerWriter:
                     return MarkerResult.DONE
                 await _until_committed(partition, placed, lambda: state.last_prepare(producer_id)[1])
                 return None
-            if state.fences.found_nothing_open(producer_id, term, prepare):
+            if state.fences.was_decided(producer_id, term, prepare):
                 await partition.confirm_read(partition.begin_read())
                 return MarkerResult.DONE
+        now = asyncio.get_running_loop().time()
         if not _is_open(state, ending, prepare):
             placed = state.last_marker(producer_id)
             if placed > partition.commit_index:
@@ -153,13 +154,16 @@ class MarkerWriter:
                 await _until_committed(partition, placed, lambda: state.last_marker(producer_id))
                 return None
             if prepare != NO_PREPARE:
-                state.fences.fence_nothing_open(producer_id, asyncio.get_running_loop().time(), term, prepare)
+                state.fences.fence(producer_id, now)
+                state.fences.decide(producer_id, now, term, prepare)
             # Without a confirmed leadership a deposed leader would say so of an old log.
             await partition.confirm_read(partition.begin_read())
             return MarkerResult.NOTHING_OPEN if prepare == NO_PREPARE else MarkerResult.DONE
-        state.fences.fence(producer_id, asyncio.get_running_loop().time())
+        state.fences.fence(producer_id, now)
         batch = encode_marker(_marker(state, ending, prepare), self._clock.now_ms())
         await partition.write_marker(batch, term, deadline).replicated
+        if prepare != NO_PREPARE:
+            state.fences.decide(producer_id, asyncio.get_running_loop().time(), term, prepare)
         return MarkerResult.DONE
 
 
@@ -241,6 +245,7 @@ class Markers:
         self_node: This node.
         clock: For the timestamps of markers.
         catch_up: Makes `topics` as new as raft0's leader knows; raises ClusterError where nobody says how new that is.
+        tables_index: Returns raft0's index that `topics` is as of.
     """
 
     def __init__(
@@ -252,16 +257,33 @@ class Markers:
         self_node: NodeId,
         clock: WallClock,
         catch_up: Callable[[float], Awaitable[None]],
+        tables_index: Callable[[], Index],
     ) -> None:
         self._leadership = leadership
         self._topics = topics
         self._forwarder = Forwarder(links, self_node)
         self._catch_up = catch_up
+        self._tables_index = tables_index
+        # What the table of topics must be as of before a name in it says which partition a transaction has written to.
+        self._needed: Index | None = NO_INDEX
+        # How often that was raised.
+        self._raised = 0
         self.writer = MarkerWriter(partitions, clock)
         links.register_async(WRITE_MARKERS, self._answer)
 
     async def _answer(self, _: Peer, request: WriteMarkersRequest, __: memoryview) -> WriteMarkersReply:
         return await self.writer.write(request)
+
+    def expect_tables(self, index: Index | None = None) -> None:
+        """Send nothing before the table of topics is as of `index`; None: before raft0's leader was asked.
+
+        A topic may be deleted and created again under its name. A leader that asks for a transaction has seen its own
+        topic; a new coordinator does not know what the leaders have seen that asked the one before.
+        """
+        if index is not None and self._needed is not None and index <= self._needed:
+            return
+        self._needed = None if index is None or self._needed is None else index
+        self._raised += 1
 
     async def send(
         self, decided: Sequence[DecidedTransaction], timeout: float, confirm: Callable[[], Awaitable[bool]]
@@ -269,12 +291,14 @@ class Markers:
         """Send each marker once; return what became of each, for each transaction. `timeout` is in seconds.
 
         A partition that was deleted is DONE. Where a result is NOT_LEADER or FAILED, send again: it does no harm.
-        `confirm` tells whether the coordinator still leads at the time of its call; if not, nothing is sent.
+        Nothing is sent while the table of topics may name partitions that are no more. `confirm` tells whether the
+        coordinator still leads at the time of its call; if not, nothing is sent.
         """
         results: list[dict[PartitionName, MarkerResult]] = [
             dict.fromkeys(each.partitions, MarkerResult.NOT_LEADER) for each in decided
         ]
-        await self._settle_deleted(results, timeout)
+        if not await self._settle_topics(results, timeout):
+            return results
         by_node: dict[NodeId, list[_Place]] = {}
         for number, result in enumerate(results):
             for name, found in result.items():
@@ -293,16 +317,22 @@ class Markers:
         await asyncio.gather(*sent)
         return results
 
-    async def _settle_deleted(self, results: Sequence[dict[PartitionName, MarkerResult]], timeout: float) -> None:
-        if all(self._group(name) is not None for result in results for name in result):
-            return
+    async def _settle_topics(self, results: Sequence[dict[PartitionName, MarkerResult]], timeout: float) -> bool:
+        """Settle the partitions of deleted topics; return whether each other name is that of the partition to ask."""
+        raised = self._raised
+        is_old = self._needed is None or self._tables_index() < self._needed
+        if not is_old and all(self._group(name) is not None for result in results for name in result):
+            return True
         try:
             # This table may be older than the topic: "deleted" would leave the transaction open for ever.
             await self._catch_up(timeout)
         except ClusterError:
-            return
+            return not is_old
+        if self._raised == raised:
+            self._needed = NO_INDEX
         for result in results:
             result.update({name: MarkerResult.DONE for name in result if self._group(name) is None})
+        return True
 
     def _group(self, name: PartitionName) -> GroupId | None:
         topic = self._topics.get(name[0])

@@ -66,6 +66,7 @@ class SharedWrites(Generic[F]):
             ends with its commit, a refusal, or the term.
         now_ms: The wall clock.
         failure: Makes of an error of the engine what the write is answered with.
+        is_durable: Records wait for fsyncs, whatever the topic says; batches of transactions always do.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class SharedWrites(Generic[F]):
         timeout: float | None,
         now_ms: Callable[[], int],
         failure: Callable[[BaseException], F],
+        *,
+        is_durable: bool = False,
     ) -> None:
         self._partition = partition
         self._term = term
@@ -83,6 +86,7 @@ class SharedWrites(Generic[F]):
         self._timeout = timeout
         self._now_ms = now_ms
         self._failure = failure
+        self._is_durable = is_durable
         self._waiting: deque[_Write[F]] = deque()
         self._under_way = 0
         self._is_looking = False
@@ -149,12 +153,14 @@ class SharedWrites(Generic[F]):
             stages = self._partition.produce(
                 *(own.payload, own.record_count, self._level, deadline, self._term),
                 guard=own.guard,
-                is_transactional=True,
+                is_durable=True,
             )
         else:
             records = [record for write in writes for record in write.records]
             batch = encode_key_values(records, self._now_ms())
-            stages = self._partition.produce(batch, len(records), self._level, deadline, expected_term=self._term)
+            stages = self._partition.produce(
+                *(batch, len(records), self._level, deadline, self._term), is_durable=self._is_durable
+            )
         self._under_way += 1
         stages.replicated.add_done_callback(lambda replicated: self._on_replicated(writes, replicated))
 

@@ -190,9 +190,7 @@ def _append(
         partition.append_clock.observe(partition.leader_epoch, header.max_timestamp)
     if header.is_transactional:
         term, fences = (None, None) if guard is None else guard
-        stages = partition.produce(
-            *(batch, header.record_count, level, deadline, term), guard=fences, is_transactional=True
-        )
+        stages = partition.produce(*(batch, header.record_count, level, deadline, term), guard=fences, is_durable=True)
     else:
         stages = partition.produce(batch, header.record_count, level, deadline)
     return stages, append_time, header.record_count

@@ -1,6 +1,7 @@
 """DescribeTransactions (65) and ListTransactions (66): transactional ids at their coordinators."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from cluster.transactions.records import NO_TIME, StoredTransaction, TransactionState
 from kafka_api.handlers.in_steps import in_steps
@@ -18,7 +19,10 @@ from kafka_api.transactions.kept_transactions import KeptTransactions
 # Source: the states of a transaction, KIP-664 and KIP-447.
 _STATES = frozenset(state.shown for state in TransactionState)
 
-_Matches = Callable[[str, StoredTransaction], bool]
+# Partitions of one answer: some 10 MB in memory.
+_PARTITIONS_MAX = 100_000
+
+_Matches = Callable[[str, StoredTransaction], Awaitable[bool]]
 _Described = DescribeTransactionsResponse.TransactionState
 _Listed = ListTransactionsResponse.TransactionState
 
@@ -26,18 +30,27 @@ _Listed = ListTransactionsResponse.TransactionState
 async def handle_describe_transactions(
     context: RequestContext, _: int, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    """Describe each id that is kept here; where transactions are not used, each is unknown."""
-    states = [await _describe(context, each) async for each in in_steps(request.transactional_ids)]
+    """Describe each id that is kept here, once; where transactions are not used, each is unknown."""
+    room = _PARTITIONS_MAX
+    states = []
+    async for name in in_steps(dict.fromkeys(request.transactional_ids)):
+        states.append(await _describe(context, name, room))
+        room -= sum(len(topic.partitions) for topic in states[-1].topics)
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-async def _describe(context: RequestContext, name: str) -> _Described:
+async def _describe(context: RequestContext, name: str, room: int) -> _Described:
     if not context.transactions.level:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
         return _Described(error_code=error, transactional_id=name, topics=[])
     found = await context.transactions.describe(name)
     if isinstance(found, ErrorCode):
         return _Described(error_code=found, transactional_id=name, topics=[])
+    if len(found.partitions) > room:
+        # The response has no place for words. One transaction has at most 10,000 partitions, so the first ids fit.
+        return _Described(error_code=ErrorCode.INVALID_REQUEST, transactional_id=name, topics=[])
+    # Sorting and encoding thousands of them takes milliseconds.
+    await asyncio.sleep(0)
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(found.partitions):
         topics.setdefault(topic, []).append(number)
@@ -89,14 +102,14 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> _Matches:
     states, producers = frozenset(request.state_filters), frozenset(request.producer_id_filters)
     began_before = now_ms - request.duration_filter if request.duration_filter >= 0 else None
 
-    def matches(transactional_id: str, stored: StoredTransaction) -> bool:
-        if pattern is not None and not pattern.matches(transactional_id):
-            return False
+    async def matches(transactional_id: str, stored: StoredTransaction) -> bool:
         if states and stored.state.shown not in states:
             return False
         if producers and stored.producer_id not in producers:
             return False
-        return began_before is None or NO_TIME < stored.started_ms < began_before
+        if began_before is not None and not NO_TIME < stored.started_ms < began_before:
+            return False
+        return pattern is None or await pattern.matches(transactional_id)
 
     return matches
 
@@ -104,7 +117,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> _Matches:
 async def _listed(kept: KeptTransactions, matches: _Matches) -> AsyncIterator[_Listed]:
     async for transactional_id in in_steps(kept.transactional_ids()):
         stored = kept.view(transactional_id)
-        if stored is not None and matches(transactional_id, stored):
+        if stored is not None and await matches(transactional_id, stored):
             yield _Listed(
                 transactional_id=transactional_id,
                 producer_id=stored.producer_id,

@@ -23,6 +23,7 @@ from kafka_api.transactions.kept_transactions import CoordinatorMeans, KeptTrans
 from kafka_api.transactions.options import TransactionOptions
 from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Answer, Identity, Verified
+from model.ids import Index
 from runtime.gate import Gate
 
 _logger = logging.getLogger("kafka.transactions")
@@ -173,6 +174,7 @@ class TransactionCoordinator(CoordinatorOffice[KeptTransactions]):
 
     async def answer_leader(self, request: AddToTransactionRequest) -> AddToTransactionReply:
         """Answer the leader of partitions that a batch would open (method 51)."""
+        self._means.node.markers.expect_tables(Index(request.tables_index))
         producer = Identity(request.producer_id, request.epoch)
         partitions = [TopicPartition(*name) for name in request.partitions]
         said: Answer | Verified

@@ -2,7 +2,8 @@ r"""Patterns of transactional ids (ListTransactions 2, KIP-1152), matched in a t
 
 A pattern comes from a client. Python's own expressions go back and forth over a text, and a short pattern of somebody
 who means harm would hold up the broker for hours. So a pattern becomes a nondeterministic automaton, and an id goes
-through all of its states at once. The sets of states that were met are remembered, up to a bound.
+through all of its states at once. The sets of states that were met are remembered, up to a bound. An id may have 32,767
+characters, and each may cost all states: so other tasks run in between.
 
     pattern    branch | branch            item    literal  .  [a-z]  [^a-z]  \d \w \s \D \W \S  ( )  (?: )
     branch     item with * + ? {m} {m,} {m,n}     ^ and $ only at the ends
@@ -12,6 +13,7 @@ It has to match the whole id, as in Kafka. What is not listed here is refused: K
 Source: K. Thompson, "Regular Expression Search Algorithm", CACM 1968.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -21,8 +23,11 @@ _STATES_MAX = 500
 # How often one item may be repeated by {m,n}, as in RE2.
 _REPEAT_MAX = 1000
 _DEPTH_MAX = 50
-# Sets of states that are remembered.
-_MEMORY_MAX = 2000
+# Sets of states that are remembered, and steps between them.
+_SETS_MAX = 2000
+_STEPS_MAX = 20_000
+# States and characters that are looked at before other tasks run: some 0.5 ms.
+_WORK_PER_SLICE = 1500
 
 _Test = Callable[[str], bool]
 _SPECIAL = frozenset("|()[]{}*+?.^$\\")
@@ -71,23 +76,32 @@ class IdPattern:
         self._last = piece.last
         self._begin = _States(_closed([piece.first]))
         self._known = {self._begin.states: self._begin}
+        self._steps = 0
+        self._work = 0
 
-    def matches(self, text: str) -> bool:
-        """Whether the pattern matches the whole text."""
+    async def matches(self, text: str) -> bool:
+        """Whether the pattern matches the whole text; other tasks run meanwhile."""
         current = self._begin
         for character in text:
             # A set that was met before costs one look, however large it is.
-            current = current.after.get(character) or self._step(current, character)
+            after = current.after.get(character)
+            self._work += 1 if after is not None else len(current.states)
+            current = self._step(current, character) if after is None else after
             if not current.states:
                 return False
+            if self._work >= _WORK_PER_SLICE:
+                self._work = 0
+                await asyncio.sleep(0)
         return self._last in current.states
 
     def _step(self, current: "_States", character: str) -> "_States":
         reached = [each.following for each in current.states if each.test is not None and each.test(character)]
         states = _closed(each for each in reached if each is not None)
-        if len(self._known) >= _MEMORY_MAX:
-            self._known = {self._begin.states: self._begin}
-            self._begin.after.clear()
+        if len(self._known) >= _SETS_MAX or self._steps >= _STEPS_MAX:
+            for each in self._known.values():
+                each.after.clear()
+            self._known, self._steps = {self._begin.states: self._begin}, 0
+        self._steps += 1
         after = self._known.setdefault(states, _States(states))
         current.after[character] = after
         return after

@@ -101,7 +101,9 @@ class KeptTransactions:
         self._making_room = asyncio.Lock()
         self._no_room_until = 0.0
         # Without a deadline: what has become of a record is known, or the term is over.
-        self._writes = SharedWrites(partition, self.term, TRANSACTIONS_LEVEL, None, self.now_ms, _failure)
+        # Durable: markers may be on the disks when a loss of power comes, and their decision must be, too.
+        how = (TRANSACTIONS_LEVEL, None, self.now_ms, _failure)
+        self._writes = SharedWrites(partition, self.term, *how, is_durable=True)
         self.markers = MarkerSender(self._send_markers, self.term, self.now_ms, means.gate, means.counts)
 
     @property
@@ -116,6 +118,7 @@ class KeptTransactions:
 
     async def load(self) -> None:
         """Wait until the table is as of this term, and go on with all transactions that are open or decided."""
+        self._means.node.markers.expect_tables()
         await self.state.wait_applied(self.partition.barrier_index)
         found = 0
         for number, transactional_id in enumerate(self.state.table.transactional_ids(), start=1):

@@ -36,6 +36,7 @@ from dataclasses import dataclass, replace
 
 from cluster.transactions.records import (
     NO_PRODUCER_ID,
+    NO_TIME,
     StoredTransaction,
     TopicPartition,
     TransactionState,
@@ -88,6 +89,8 @@ class Transaction:
         self._prepare = NO_PREPARE
         # The partitions of a decided transaction that are not known to have its marker.
         self._unmarked: set[TopicPartition] = set()
+        # Of the transaction that was open when this began: the clock of another broker says so.
+        self._loaded_started_ms = NO_TIME if placed is None else placed.stored.started_ms
         if placed is not None:
             self._settle(placed.stored, placed.place, None)
 
@@ -114,7 +117,9 @@ class Transaction:
         stored = self._stored
         if stored is None or stored.state is not _ONGOING:
             return None
-        return max(stored.started_ms + stored.timeout_ms, self._office_ms + _OFFICE_MS)
+        is_loaded = stored.started_ms == self._loaded_started_ms
+        started_ms = min(stored.started_ms, self._office_ms) if is_loaded else stored.started_ms
+        return max(started_ms + stored.timeout_ms, self._office_ms + _OFFICE_MS)
 
     def markers(self) -> Markers | None:
         """Return the markers that are due; None: there are none."""

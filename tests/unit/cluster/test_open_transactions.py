@@ -126,15 +126,18 @@ def test_a_producer_that_is_fenced_no_more_costs_no_memory_for_long():
     fences = Fences()
     for number in range(10_000):
         fences.fence(number, now=float(number))
-    assert len(fences._counts) + len(fences._former_counts) <= 120
+        fences.decide(number, float(number), 2, Prepare(1, 7))
+    assert len(fences._counts) <= 120
+    assert len(fences._decisions) <= 1200
 
 
-def test_what_found_nothing_open_is_remembered_beyond_its_fence_and_for_one_term():
+def test_a_decision_is_remembered_for_its_term_beyond_the_fences():
     fences = Fences(known_max=3)
-    prepare = Prepare(1, 7)
-    for producer in range(4):
-        fences.fence_nothing_open(producer, 5.0, 2, prepare)
+    for producer in range(9):
+        fences.decide(producer, 5.0, 2, Prepare(1, 7))
     for producer in range(10, 20):
         fences.fence(producer, now=1e6)
-    assert [fences.found_nothing_open(producer, 2, prepare) for producer in range(4)] == [False, True, True, True]
-    assert not fences.found_nothing_open(3, 3, prepare)
+    assert [fences.was_decided(producer, 2, Prepare(1, 7)) for producer in range(9)] == [False] * 3 + [True] * 6
+    assert fences.was_decided(8, 2, Prepare(1, 6))
+    assert not fences.was_decided(8, 2, Prepare(1, 8))
+    assert not fences.was_decided(8, 3, Prepare(1, 7))

@@ -121,7 +121,7 @@ async def write(partition, story=STORY):
             stages = partition.produce(
                 *(bytearray(batch), step.records, ConsistencyLevel.QUORUM_ACK, soon(), term),
                 guard=guard,
-                is_transactional=is_transactional,
+                is_durable=is_transactional,
             )
         await stages.replicated
 

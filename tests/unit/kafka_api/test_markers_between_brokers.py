@@ -7,6 +7,7 @@ import pytest
 from wire_client import PRODUCE, broker_in, in_office, produce_request
 from wire_cluster import with_brokers
 
+from cluster.errors import ControllerUnavailableError
 from cluster.transactions.admission import AddToTransactionReply, Admission
 from cluster.transactions.markers import (
     PARTITIONS_MAX,
@@ -18,8 +19,8 @@ from cluster.transactions.markers import (
 from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from model.control_batch import MarkerType, Prepare
-from model.ids import ConsistencyLevel
+from model.control_batch import NO_PREPARE, MarkerType, Prepare
+from model.ids import NO_INDEX, ConsistencyLevel
 from raft.replicate_item import ReplicateItem
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import run, until
@@ -42,7 +43,7 @@ async def begin(partition, first):
     """Append a batch that opens a transaction, as a leader does whose coordinator has said yes."""
     guard, term = partition.log_state.fences.guard(PRODUCER), partition.leader_epoch
     level = ConsistencyLevel.QUORUM_ACK
-    stages = partition.produce(batch(first), 1, level, deadline(), term, guard=guard, is_transactional=True)
+    stages = partition.produce(batch(first), 1, level, deadline(), term, guard=guard, is_durable=True)
     await stages.replicated
 
 
@@ -161,6 +162,24 @@ def test_a_marker_that_is_known_is_done_only_once_it_is_committed(tmp_path):
     with_brokers(tmp_path, test)
 
 
+def test_a_late_copy_of_a_marker_is_known_though_its_producer_was_forgotten(tmp_path, monkeypatch):
+    async def test(brokers):
+        leader = brokers.cluster.leader_of("t")
+        await begin(leader, 0)
+        ending = EndingTransaction(PRODUCER, 0, True, 5, 3, 1, [(leader.group, leader.leader_epoch)])
+        writer = brokers.cluster[brokers.leader].markers.writer
+        reply = await writer.write(WriteMarkersRequest([ending], 10.0))
+        assert reply.results == [[MarkerResult.DONE]]
+        # Others have taken the producer's place in the table.
+        monkeypatch.setattr(type(leader.log_state), "last_prepare", lambda *_: (NO_PREPARE, NO_INDEX))
+        await begin(leader, 1)
+        late = await writer.write(WriteMarkersRequest([ending], 10.0))
+        assert late.results == [[MarkerResult.DONE]]
+        assert leader.log_state.transactions.open_of(PRODUCER) is not None
+
+    with_brokers(tmp_path, test)
+
+
 def test_a_full_disk_refuses_data_and_takes_markers(tmp_path):
     async def test():
         async with broker_in(tmp_path) as broker:
@@ -237,5 +256,35 @@ def test_a_message_with_more_partitions_than_a_sender_asks_for_is_refused(tmp_pa
         reply = await node.markers.writer.write(WriteMarkersRequest([ending], 5.0))
         assert set(reply.results[0]) == {MarkerResult.FAILED}
         assert leader.log_state.transactions.open_of(PRODUCER) is not None
+
+    with_brokers(tmp_path, test)
+
+
+def test_no_marker_is_sent_by_a_table_of_topics_that_may_be_old(tmp_path, monkeypatch):
+    """A topic that was created again has the name of the former one; the marker would go to the former partition."""
+
+    async def test(brokers):
+        leader, node = brokers.cluster.leader_of("t"), brokers.cluster[brokers.other]
+        await begin(leader, 0)
+        decided = DecidedTransaction(PRODUCER, 0, MarkerType.COMMIT, 5, Prepare(3, 1), (("t", 0),))
+        asked = []
+
+        async def nobody_says(timeout):
+            asked.append(timeout)
+            raise ControllerUnavailableError("no leader of raft0 is known")
+
+        catch_up = node.markers._catch_up
+        for expected in (None, node.controller.applied_index + 1):
+            node.markers.expect_tables(expected)
+            monkeypatch.setattr(node.markers, "_catch_up", nobody_says)
+            assert await node.markers.send([decided], 5.0, in_office) == [{("t", 0): MarkerResult.NOT_LEADER}]
+            assert leader.log_state.transactions.open_of(PRODUCER) is not None
+            monkeypatch.setattr(node.markers, "_catch_up", catch_up)
+            # What raft0's leader says settles it: the next marker asks nobody.
+            await node.markers.send([decided._replace(partitions=())], 5.0, in_office)
+        monkeypatch.setattr(node.markers, "_catch_up", nobody_says)
+        node.markers.expect_tables(node.controller.applied_index)
+        await end(node, 1)
+        assert asked == [5.0, 5.0]
 
     with_brokers(tmp_path, test)

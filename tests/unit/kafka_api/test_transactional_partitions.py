@@ -387,7 +387,7 @@ def test_a_marker_is_built_anew_if_another_transaction_begins_before_its_place(t
             write(encode_marker(other, 0), term, deadline)
             guard = partition.log_state.fences.guard(PRODUCER)
             level = ConsistencyLevel.QUORUM_ACK
-            partition.produce(bytearray(batch(1)), 1, level, deadline, term, guard=guard, is_transactional=True)
+            partition.produce(bytearray(batch(1)), 1, level, deadline, term, guard=guard, is_durable=True)
             return write(marker, term, deadline)
 
         monkeypatch.setattr(partition, "write_marker", write_late)

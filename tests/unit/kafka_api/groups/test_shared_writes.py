@@ -35,8 +35,8 @@ class _Log:
         self.guards = []
         self._asked = deque()
 
-    def produce(self, batch, record_count, level, deadline, expected_term, *, guard=None, is_transactional=False):
-        self.guards.append(guard if is_transactional else "plain")
+    def produce(self, batch, record_count, level, deadline, expected_term, *, guard=None, is_durable=False):
+        self.guards.append(guard if is_durable else "plain")
         assert level is ConsistencyLevel.QUORUM_ACK
         assert expected_term == 3
         keys = [record.key for record in read_key_values(batch)]
@@ -63,8 +63,8 @@ async def _steps():
         await asyncio.sleep(0)
 
 
-def _writes(log):
-    return SharedWrites(log, Term(3), ConsistencyLevel.QUORUM_ACK, _TIMEOUT, lambda: 0, coordinator_error)
+def _writes(log, **options):
+    return SharedWrites(log, Term(3), ConsistencyLevel.QUORUM_ACK, _TIMEOUT, lambda: 0, coordinator_error, **options)
 
 
 def _record(name, size=1):
@@ -262,3 +262,13 @@ async def test_one_commit_too_large_for_the_table_refuses_nobody_that_shares_its
         active = broker.server._groups.locate("g")
         await until(lambda: len(active._writes._waiting) == 2)
     assert [await first, await refused, await taken] == [0, ErrorCode.INVALID_COMMIT_OFFSET_SIZE, 0]
+
+
+def test_durable_records_wait_for_fsyncs_whatever_the_topic_says():
+    async def test():
+        log = _Log()
+        _writes(log, is_durable=True).write([_record(b"a")])
+        await _steps()
+        assert log.guards == [None]
+
+    run(test)

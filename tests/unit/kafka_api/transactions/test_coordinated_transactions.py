@@ -11,10 +11,11 @@ from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.state_bounds import StateOptions
 from cluster.transactions.records import StoredTransaction, TransactionState
 from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC
+from kafka_api.handlers import transactions
 from kafka_api.handlers.registry import ADVERTISED_WITH_TRANSACTIONS, OF_TRANSACTIONS
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.protocol.messages import ApiVersionsRequest, ListTransactionsRequest
+from kafka_api.protocol.messages import ApiVersionsRequest, DescribeTransactionsRequest, ListTransactionsRequest
 from kafka_api.transactions import kept_transactions, transaction
 from kafka_api.transactions.held_transaction import WriteFailure
 from kafka_api.transactions.transaction_steps import GIVEN_EPOCH_MAX
@@ -462,3 +463,14 @@ def test_transactions_are_refused_until_the_cluster_uses_them(tmp_path):
             await producer.until_state("CompleteCommit")
 
     run(test)
+
+
+@with_transactions()
+async def test_an_id_is_described_once_however_often_a_request_names_it(broker, producer, monkeypatch):
+    await producer.init()
+    assert await producer.send() is ErrorCode.NONE
+    request = DescribeTransactionsRequest(transactional_ids=[producer.name] * 3)
+    answer = await producer.client.call(ApiKey.DESCRIBE_TRANSACTIONS, 0, request)
+    assert [(each.error_code, each.transactional_id) for each in answer.transaction_states] == [(0, producer.name)]
+    monkeypatch.setattr(transactions, "_PARTITIONS_MAX", 0)
+    assert (await producer.describe()).error_code == ErrorCode.INVALID_REQUEST

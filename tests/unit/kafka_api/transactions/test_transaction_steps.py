@@ -405,7 +405,7 @@ def test_nobody_has_the_epoch_that_only_fences():
 # -- time-outs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("office", "deadline"), [(0, 960_000), (949_999, 960_000), (955_000, 965_000)])
+@pytest.mark.parametrize(("office", "deadline"), [(0, 60_000), (949_999, 960_000), (955_000, 965_000)])
 def test_a_transaction_has_its_time_and_ten_seconds_of_each_office(office, deadline):
     transaction = Transaction(PlacedTransaction(_OPEN, PLACE), office, MAX_TIMEOUT)
     assert transaction.deadline_ms == deadline
