@@ -230,14 +230,16 @@ class ProducerState:
                     f"producer {producer_id} has a transaction open here, and this is no part of it"
                 )
             return None
-        if transaction is not None:
+        # X7 of RFC 0021: what was decided since the coordinator was asked holds for this batch, too. Below level 2 the
+        # next transaction, which another batch has opened here meanwhile, may have the same epoch.
+        is_current = entry.guard == self.fences.guard(producer_id)
+        if transaction is not None and (is_current or entry.guard is None):
             if transaction.epoch == batch.epoch:
                 return None
             return NotAdmittedError(
                 f"producer {producer_id}: the marker of its transaction of epoch {transaction.epoch} is missing here"
             )
-        # X7 of RFC 0021: what was decided since the coordinator was asked holds for this batch, too.
-        if entry.guard is None or entry.guard != self.fences.guard(producer_id):
+        if not is_current:
             return NotAdmittedError(f"producer {producer_id}: the coordinator has not been asked since the last marker")
         if len(self.transactions) >= self._options.producers_max:
             return TransactionStateError(

@@ -99,6 +99,14 @@ def test_a_guard_that_was_taken_before_a_fence_opens_no_transaction(log):
     log.open()
 
 
+def test_a_guard_from_before_a_fence_does_not_join_the_next_transaction(log):
+    guard = log.state.fences.guard(PRODUCER)
+    log.state.fences.fence(PRODUCER, now=0.0)
+    log.open()
+    assert refusal(log, transactional(PRODUCER, 1, guard=guard)) is NotAdmittedError
+    log.append(transactional(PRODUCER, 1, guard=log.state.fences.guard(PRODUCER)))
+
+
 def test_a_batch_of_an_open_transaction_asks_nobody(log):
     log.open()
     log.state.fences.fence(PRODUCER, now=0.0)
