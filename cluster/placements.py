@@ -227,6 +227,13 @@ class Placements:
             if refusal is not None and (node not in held or members.get(node) is None):
                 raise InvalidReplicaAssignmentError(refusal)
         check_assignment([target], {NodeId(broker.node_id) for broker in members.all()})
+        lasting = members.lasting_count()
+        if len(target) > lasting and not topic.is_internal:
+            # The other half of `check_decommission`: the broker that leaves would never be empty.
+            raise InvalidReplicationFactorError(
+                f"{counted(len(target), 'replica')}, and {counted(lasting, 'broker')} stay in the cluster:"
+                " the others are being decommissioned"
+            )
         # Of a partition that is being moved: the number before.
         count = len(topic.replicas[number])
         if not may_change_count and len(target) != count:

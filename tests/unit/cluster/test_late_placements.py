@@ -254,3 +254,26 @@ def test_a_decommission_that_lies_in_the_log_counts_before_partitions_move(tmp_p
             assert len(moves) == 1
 
     run(test)
+
+
+def test_nothing_gets_more_replicas_than_brokers_stay_though_one_that_leaves_has_one(tmp_path):
+    """Seed 51525: the broker kept its replica, and there was nowhere to put that."""
+
+    async def test():
+        async with cluster_of(tmp_path, 1) as cluster:
+            node, deadline = cluster[1], asyncio.get_running_loop().time() + 20
+            for number in (2, 3):
+                await node.controller.propose(AdmitBroker(number, f"d{number}", "r", 1), deadline)
+                await node.controller.propose(RegisterBroker(record(number)), deadline)
+            held = places(1, 2, directories={1: node.replica.directory_id})
+            await node.controller.propose(CreateTopic("t", OTHER, [held], {}), deadline)
+            await node.controller.propose(SetBrokerState(2, "decommissioning"), deadline)
+            wanted = [WantedMove("t", 0, [1, 3, 2])]
+            reply = await node.placements.alter(AlterPlacementsRequest(wanted, True, 10.0))
+            assert refused_by(reply) == [(0, "InvalidReplicationFactorError")]
+            assert "2 brokers stay" in reply.refused[0].message
+            wanted = [WantedMove("t", 0, [2, 1])]
+            reply = await node.placements.alter(AlterPlacementsRequest(wanted, True, 10.0))
+            assert (reply.refused, reply.moved) == ((), 1)
+
+    run(test)
