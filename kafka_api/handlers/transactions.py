@@ -109,9 +109,19 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> _Matches:
             return False
         if began_before is not None and not NO_TIME < stored.started_ms < began_before:
             return False
-        return pattern is None or await pattern.matches(transactional_id)
+        return pattern is None or await _match(pattern, transactional_id)
 
     return matches
+
+
+async def _match(pattern: IdPattern, transactional_id: str) -> bool:
+    matching = pattern.match(transactional_id)
+    while True:
+        try:
+            next(matching)
+        except StopIteration as end:
+            return bool(end.value)
+        await asyncio.sleep(0)
 
 
 async def _listed(kept: KeptTransactions, matches: _Matches) -> AsyncIterator[_Listed]:

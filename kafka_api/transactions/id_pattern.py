@@ -3,7 +3,7 @@ r"""Patterns of transactional ids (ListTransactions 2, KIP-1152), matched in a t
 A pattern comes from a client. Python's own expressions go back and forth over a text, and a short pattern of somebody
 who means harm would hold up the broker for hours. So a pattern becomes a nondeterministic automaton, and an id goes
 through all of its states at once. The sets of states that were met are remembered, up to a bound. An id may have 32,767
-characters, and each may cost all states: so other tasks run in between.
+characters, and each may cost all states: so `match` says when other tasks should run.
 
     pattern    branch | branch            item    literal  .  [a-z]  [^a-z]  \d \w \s \D \W \S  ( )  (?: )
     branch     item with * + ? {m} {m,} {m,n}     ^ and $ only at the ends
@@ -13,8 +13,7 @@ It has to match the whole id, as in Kafka. What is not listed here is refused: K
 Source: K. Thompson, "Regular Expression Search Algorithm", CACM 1968.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 
 # Of a pattern: characters, and states of its automaton once repetitions are written out.
@@ -79,8 +78,17 @@ class IdPattern:
         self._steps = 0
         self._work = 0
 
-    async def matches(self, text: str) -> bool:
-        """Whether the pattern matches the whole text; other tasks run meanwhile."""
+    def matches(self, text: str) -> bool:
+        """Whether the pattern matches the whole text."""
+        matching = self.match(text)
+        while True:
+            try:
+                next(matching)
+            except StopIteration as end:
+                return bool(end.value)
+
+    def match(self, text: str) -> Generator[None, None, bool]:
+        """Yield whenever other tasks should run, and return whether the pattern matches the whole text."""
         current = self._begin
         for character in text:
             # A set that was met before costs one look, however large it is.
@@ -91,7 +99,7 @@ class IdPattern:
                 return False
             if self._work >= _WORK_PER_SLICE:
                 self._work = 0
-                await asyncio.sleep(0)
+                yield
         return self._last in current.states
 
     def _step(self, current: "_States", character: str) -> "_States":
