@@ -54,6 +54,7 @@ class LinkOwner(NamedTuple):
     new_handshake: Callable[[Role, NodeId | None], Handshake]
     link_is_up: Callable[[Peer], None]
     link_is_lost: Callable[[Peer, Role], None]
+    is_founded: Callable[[], bool]
 
 
 class _InFlight(NamedTuple):
@@ -265,6 +266,7 @@ class OutgoingLink:
         peer, options = connection.peer, self._options
         assert peer is not None
         if not peer.is_founded and not method.before_founding:
+            self._ask_anew_if_silent(connection)
             return NotFoundedError(f"{method.name} needs a cluster id on both sides of the link to {self.node_id}")
         if not method.urgent and not self.has_room(sum(map(len, buffers))):
             self.refused_requests += 1
@@ -272,6 +274,16 @@ class OutgoingLink:
         if len(self._in_flight) >= in_flight_limit(options, method):
             return LinkBusyError(f"{len(self._in_flight)} requests to node {self.node_id} are unanswered")
         return None
+
+    def _ask_anew_if_silent(self, connection: Connection) -> None:
+        """Dial a peer that was in no cluster once more, if nothing has come from it for a while.
+
+        A node that comes into the cluster closes such links. But the network may lose that, and nothing is ever sent
+        over this one that would time out (seed 53129).
+        """
+        is_silent = self._loop.time() - connection.last_received >= self._options.silence_limit
+        if is_silent and self._owner.is_founded():
+            connection.abort()
 
     def _check_deadlines(self) -> None:
         self._sweep = self._loop.call_later(self._options.sweep_interval, self._check_deadlines)

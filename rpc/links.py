@@ -59,6 +59,7 @@ class Links:
             self._new_handshake,
             self._link_is_up,
             self._link_is_lost,
+            lambda: self._identity.cluster_id is not None,
         )
         self._server = Server(self._owner)
 

@@ -63,6 +63,10 @@ class AcknowledgedWrites(Invariant):
     def on_disk_lost(self, view: ReplicaView) -> None:
         self._removed.update((view.group, ghost.content) for ghost in view.entries)
 
+    def on_disk_taken_out(self, view: ReplicaView) -> None:
+        # A replica without a vote need not have left before its broker is removed (seed 52585).
+        self._removed.update((view.group, ghost.content) for ghost in view.entries)
+
     def at_end(self) -> None:
         for (group, index), content in self._quorum.items():
             gold = self.history.committed_in(group)

@@ -89,6 +89,9 @@ class Invariant:
     def on_disk_lost(self, view: ReplicaView) -> None:
         """The disk of a replica is gone for good; its process has ended before."""
 
+    def on_disk_taken_out(self, view: ReplicaView) -> None:
+        """The disk of a replica left its machine with the broker, which was removed."""
+
     def on_registered(self, node_id: int, committed: int, covered: int) -> None:
         """raft0's leader has answered a broker's registration.
 

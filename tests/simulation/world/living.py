@@ -210,6 +210,8 @@ class Living:
                 target = [others[0] if node == poor and others else node for node in target]
         self.brokers.note_target(target)
         group = topic.group(number)
+        if len(target) < 3:
+            self._nemesis.keep_sound(group)
         self.alter(rng, number, group, target)
         if rng.random() < self._strikes:
             self._strike_amid(rng, group)

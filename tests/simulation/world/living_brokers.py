@@ -264,6 +264,7 @@ class LivingBrokers:
     def _take_out(self, node_id: int) -> None:
         """A broker was removed: stop it, and keep its disk for whoever puts it in again."""
         self._stop(node_id, power_loss=False)
+        self._cluster.observer.disk_taken_out(node_id)
         image = self._cluster.put_disk(node_id, (Directory(), {}))
         self._old_disks.append(_OldDisk(node_id, image))
         self._end(node_id)

@@ -11,7 +11,7 @@ from storage.index_file import index_path
 from storage.snapshot_file import SNAPSHOT_NAME
 from tests.simulation.world.ambush import wait_for_uncommitted
 from tests.simulation.world.cluster import DATA_DIR, SimCluster
-from tests.simulation.world.sim_disk import Operation
+from tests.simulation.world.sim_disk import Inode, Operation
 from tests.simulation.world.world import SimNode
 
 KINDS = (
@@ -72,6 +72,15 @@ class InjectedFault(NamedTuple):
     kind: str
 
 
+class _Flip(NamedTuple):
+    """A bit of a group's file that has rotted."""
+
+    group: GroupId
+    inode: Inode
+    position: int
+    bit: int
+
+
 class Nemesis:
     """Injects faults until `stop`; whatever it breaks it mends later, and `mend_all` mends at once."""
 
@@ -103,6 +112,9 @@ class Nemesis:
         # One disk rots in a run: an entry that rots on a majority of its group's voters may be gone, and nobody promises
         # otherwise.
         self._rotting = self._any()
+        # What has rotted, and the groups that must not, because few brokers hold them or are to hold them.
+        self._flips: list[_Flip] = []
+        self._sound: dict[GroupId, None] = {}
         self._wiped: dict[int, None] = {}
         # Brokers whose data directory is away.
         self._vanished: dict[int, None] = {}
@@ -150,6 +162,17 @@ class Nemesis:
     def rotting(self) -> int | None:
         """The broker on whose disk bits flip in this run."""
         return self._rotting if "bit_rot" in self.kinds else None
+
+    def keep_sound(self, group: GroupId) -> None:
+        """Let nothing of a group rot from now on, and mend what has: fewer than three brokers are to hold it.
+
+        Nobody has read what has rotted, so its replica may become the only one (seed 52597).
+        """
+        self._sound[group] = None
+        for flip in self._flips:
+            if flip.group == group:
+                flip.inode.flip(flip.position, flip.bit)
+        self._flips = [flip for flip in self._flips if flip.group != group]
 
     def is_away(self, node_id: int) -> bool:
         """Whether a broker's disk or its data directory is away."""
@@ -591,8 +614,12 @@ class Nemesis:
         paths = found[kind]
         path = self._fault.choice(paths)
         position = self._fault.randrange(len(disk.durable_bytes(path) or b""))
-        if not disk.rot(path, position, self._fault.randrange(8)):
+        bit = self._fault.randrange(8)
+        if not disk.rot(path, position, bit):
             return
+        inode = disk.inode(path)
+        assert inode is not None
+        self._flips.append(_Flip(group, inode, position, bit))
         counts = self._cluster.history.counts
         counts["bits flipped"] += 1
         counts[f"bits flipped in {kind}"] += 1
@@ -607,6 +634,7 @@ class Nemesis:
         # only nobody has a copy, and nobody promises that it comes back.
         return (
             consensus is not None
+            and group not in self._sound
             and not consensus.state.is_refilling
             and bool(consensus.log._segments)
             # Of two, the other one may lack what was never committed and is damaged here: nobody is elected then.

@@ -117,6 +117,12 @@ class Observer:
                 self._release(self._power_losses.lost(view, self._replicas(group), with_disk=True), group)
                 self._each("on_disk_lost", view)
 
+    def disk_taken_out(self, node_id: int) -> None:
+        """The machine of a broker that was removed is off; its disk comes back only as that of a stranger."""
+        for group, view in self._views[node_id].items():
+            if group not in self._deleted:
+                self._each("on_disk_taken_out", view)
+
     def disk_changed(self, node_id: int, taken_out: object, put_in: object) -> None:
         """A machine that is off has got another disk: its replicas are those of that disk from now on.
 

@@ -44,6 +44,12 @@ class Inode:
         _overwrite(self.data, position, data)
         self.pending.append((position, data))
 
+    def flip(self, position: int, bit: int) -> None:
+        """Flip a bit in the cache and on the platter, wherever the byte is there."""
+        for content in (self.data, self.durable):
+            if position < len(content):
+                content[position] ^= 1 << bit
+
     def truncate(self, size: int) -> None:
         _resize(self.data, size)
         self.pending.append((size, None))
@@ -254,8 +260,7 @@ class SimDisk:
         inode = self.inode(path)
         if inode is None or position >= min(len(inode.durable), len(inode.data)):
             return False  # It has not reached the platter, or is being replaced.
-        inode.durable[position] ^= 1 << bit
-        inode.data[position] ^= 1 << bit
+        inode.flip(position, bit)
         inode.has_rotted = True
         self.counts["bits rotted"] += 1
         self.record("rot", path, position, bit)

@@ -342,6 +342,28 @@ def test_before_founding_only_marked_methods_may_be_called() -> None:
     run(test())
 
 
+def test_a_link_of_before_founding_whose_end_was_lost_on_the_way_is_made_again() -> None:
+    async def test() -> None:
+        options = LinkOptions(silence_limit=0.2)
+        async with nodes(identity(1), identity(2, cluster=None), options=options) as (one, two):
+            one.dial(two)
+            await one.ups.get()
+            # It closes the links of before; nobody hears of that.
+            two.links._reconnect_if = lambda is_wrong: None
+            two.links.set_cluster_id("cluster")
+            with pytest.raises(NotFoundedError):
+                await one.ask(two, 1)
+            assert one.links.is_up(NodeId(2)), "the peer was heard just now"
+            # As long as nothing must come from a peer that lives.
+            await asyncio.sleep(0.25)
+            with pytest.raises(NotFoundedError):
+                await one.ask(two, 2)
+            await one.ups.get()
+            assert await one.ask(two, 3) == Told(3, 0)
+
+    run(test())
+
+
 def test_a_handler_may_set_the_cluster_id_and_still_answer() -> None:
     async def test() -> None:
         async with nodes(identity(1, cluster=None), identity(2, cluster=None)) as (one, two):
