@@ -19,11 +19,11 @@ from model.ids import Term
 
 V = TypeVar("V")
 
-# Seconds. A guard is kept for as long as a batch asks and waits. A copy of a request for markers is no older than its
-# link, and a link that is silent for some seconds is closed.
+# Seconds. A guard is kept for as long as a batch asks and waits. A late copy of a request for markers has waited in a
+# sender or in the network, so its time has no bound; it is rare where the log's state has forgotten its producer, too.
 _FENCES_SPAN = 60.0
 _DECISIONS_SPAN = 600.0
-# Producers that are known in one span; some 100 bytes each.
+# Producers that are known in one span; some 100 bytes for a fence, 200 for a decision.
 _KNOWN_MAX = 20_000
 
 

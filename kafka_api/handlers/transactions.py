@@ -115,13 +115,11 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> _Matches:
 
 
 async def _match(pattern: IdPattern, transactional_id: str) -> bool:
-    matching = pattern.match(transactional_id)
-    while True:
-        try:
-            next(matching)
-        except StopIteration as end:
-            return bool(end.value)
+    for is_match in pattern.match(transactional_id):
+        if is_match is not None:
+            return is_match
         await asyncio.sleep(0)
+    raise AssertionError("the last is the answer")
 
 
 async def _listed(kept: KeptTransactions, matches: _Matches) -> AsyncIterator[_Listed]:

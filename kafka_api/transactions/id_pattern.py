@@ -13,7 +13,7 @@ It has to match the whole id, as in Kafka. What is not listed here is refused: K
 Source: K. Thompson, "Regular Expression Search Algorithm", CACM 1968.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 # Of a pattern: characters, and states of its automaton once repetitions are written out.
@@ -78,17 +78,8 @@ class IdPattern:
         self._steps = 0
         self._work = 0
 
-    def matches(self, text: str) -> bool:
-        """Whether the pattern matches the whole text."""
-        matching = self.match(text)
-        while True:
-            try:
-                next(matching)
-            except StopIteration as end:
-                return bool(end.value)
-
-    def match(self, text: str) -> Generator[None, None, bool]:
-        """Yield whenever other tasks should run, and return whether the pattern matches the whole text."""
+    def match(self, text: str) -> Iterator[bool | None]:
+        """Yield None whenever other tasks should run, and last whether the pattern matches the whole text."""
         current = self._begin
         for character in text:
             # A set that was met before costs one look, however large it is.
@@ -96,11 +87,12 @@ class IdPattern:
             self._work += 1 if after is not None else len(current.states)
             current = self._step(current, character) if after is None else after
             if not current.states:
-                return False
+                yield False
+                return
             if self._work >= _WORK_PER_SLICE:
                 self._work = 0
-                yield
-        return self._last in current.states
+                yield None
+        yield self._last in current.states
 
     def _step(self, current: "_States", character: str) -> "_States":
         reached = [each.following for each in current.states if each.test is not None and each.test(character)]

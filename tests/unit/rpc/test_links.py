@@ -344,8 +344,7 @@ def test_before_founding_only_marked_methods_may_be_called() -> None:
 
 def test_a_link_of_before_founding_whose_end_was_lost_on_the_way_is_made_again() -> None:
     async def test() -> None:
-        options = LinkOptions(silence_limit=0.2)
-        async with nodes(identity(1), identity(2, cluster=None), options=options) as (one, two):
+        async with nodes(identity(1), identity(2, cluster=None)) as (one, two):
             one.dial(two)
             await one.ups.get()
             # It closes the links of before; nobody hears of that.
@@ -354,8 +353,7 @@ def test_a_link_of_before_founding_whose_end_was_lost_on_the_way_is_made_again()
             with pytest.raises(NotFoundedError):
                 await one.ask(two, 1)
             assert one.links.is_up(NodeId(2)), "the peer was heard just now"
-            # As long as nothing must come from a peer that lives.
-            await asyncio.sleep(0.25)
+            one.links._outgoing[NodeId(2)]._connection.last_received -= LinkOptions().silence_limit
             with pytest.raises(NotFoundedError):
                 await one.ask(two, 2)
             await one.ups.get()
