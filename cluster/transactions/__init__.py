@@ -8,6 +8,7 @@ In a partition that transactions write to:
 - `admission`: the question of a partition's leader whether a batch may open a transaction.
 - `fences`: what an answer of a coordinator was judged by, until its batch gets its place.
 - `markers`: the ends of transactions, on their way to the leaders of the partitions.
+- `marker_writer`: what those leaders make of them.
 - `aborted`: which transactions readers leave out.
 
 In `__transaction_state`:

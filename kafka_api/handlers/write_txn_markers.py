@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cluster.partition import Partition
-from cluster.transactions.markers import PARTITIONS_MAX, EndingTransaction, MarkerResult, WriteMarkersRequest
+from cluster.transactions.marker_writer import PARTITIONS_MAX, EndingTransaction, MarkerResult, WriteMarkersRequest
 from kafka_api.handlers.in_steps import in_steps
 from kafka_api.handlers.partition_lookup import find_leader
 from kafka_api.protocol.error_codes import ErrorCode

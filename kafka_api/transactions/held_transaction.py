@@ -93,7 +93,7 @@ class HeldTransaction:
         used_ms: When the last one came.
         written_index: The newest entry that holds a record of it.
         armed_ms: When its time-out is looked at next; None: it is not watched.
-        marker_pause: Seconds before the markers of this decision are sent again; 0: they were not sent yet.
+        end_pause: Seconds before the end of this decision is written again; 0: it was not written yet.
     """
 
     __slots__ = (
@@ -102,8 +102,8 @@ class HeldTransaction:
         "_owner",
         "_waiters",
         "armed_ms",
+        "end_pause",
         "machine",
-        "marker_pause",
         "transactional_id",
         "used_ms",
         "users",
@@ -117,7 +117,7 @@ class HeldTransaction:
         self.used_ms = owner.now_ms()
         self.written_index = NO_INDEX
         self.armed_ms: int | None = None
-        self.marker_pause = 0.0
+        self.end_pause = 0.0
         self._owner = owner
         self._answered: asyncio.Future[Answer | None] | None = None
         self._waiters: dict[asyncio.Future[None], None] = {}
@@ -185,7 +185,7 @@ class HeldTransaction:
         outcome = done.result()
         if not isinstance(outcome, WriteFailure):
             self.written_index = outcome
-            self.marker_pause = 0.0
+            self.end_pause = 0.0
             answer = self.machine.write_committed(self._owner.place(outcome))
             self._owner.counts.count_decision(self.machine.state)
         elif outcome.is_certain:

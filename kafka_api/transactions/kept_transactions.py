@@ -21,7 +21,8 @@ from cluster.node import Node
 from cluster.partition import Partition
 from cluster.transactions.admission import PartitionName
 from cluster.transactions.level import transactions_level
-from cluster.transactions.markers import DecidedTransaction, MarkerResult
+from cluster.transactions.marker_writer import MarkerResult
+from cluster.transactions.markers import DecidedTransaction
 from cluster.transactions.records import StoredTransaction, TransactionState, encode_record, encoded_size
 from cluster.transactions.transactions_log_state import TransactionsLogState
 from cluster.transactions.transactions_topic import TRANSACTIONS_LEVEL
@@ -104,7 +105,8 @@ class KeptTransactions:
         # Durable: markers may be on the disks when a loss of power comes, and their decision must be, too.
         how = (TRANSACTIONS_LEVEL, None, self.now_ms, _failure)
         self._writes = SharedWrites(partition, self.term, *how, is_durable=True)
-        self.markers = MarkerSender(self._send_markers, self.term, self.now_ms, means.gate, means.counts)
+        way_to = means.node.markers.way_to
+        self.markers = MarkerSender(self._send_markers, way_to, self.term, self.now_ms, means.gate, means.counts)
 
     @property
     def options(self) -> TransactionOptions:

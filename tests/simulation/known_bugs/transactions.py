@@ -6,7 +6,7 @@ import pytest
 
 from cluster.partition_reader import PartitionReader
 from cluster.producer_state import ProducerState
-from cluster.transactions.markers import MarkerWriter
+from cluster.transactions.marker_writer import MarkerWriter
 from cluster.transactions.open_transactions import OpenTransactions
 
 

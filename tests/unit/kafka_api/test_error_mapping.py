@@ -80,7 +80,7 @@ MAPPED = {
 }
 
 UNREACHABLE = {
-    cluster.producer_errors.MarkerRefusedError: "the marker is made anew (cluster.transactions.markers)",
+    cluster.producer_errors.MarkerRefusedError: "the marker is made anew (cluster.transactions.marker_writer)",
     raft.errors.RaftError: "a base: only its subclasses are raised",
     raft.errors.RetryableError: "a base: only its subclasses are raised",
     raft.errors.AmbiguousError: "a base: only its subclasses are raised",

@@ -9,13 +9,8 @@ from wire_cluster import with_brokers
 
 from cluster.errors import ControllerUnavailableError
 from cluster.transactions.admission import AddToTransactionReply, Admission
-from cluster.transactions.markers import (
-    PARTITIONS_MAX,
-    DecidedTransaction,
-    EndingTransaction,
-    MarkerResult,
-    WriteMarkersRequest,
-)
+from cluster.transactions.marker_writer import PARTITIONS_MAX, EndingTransaction, MarkerResult, WriteMarkersRequest
+from cluster.transactions.markers import DecidedTransaction
 from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode

@@ -7,7 +7,8 @@ from wire_client import PRODUCE, broker_in, fetch_request, in_office, produce_re
 
 from cluster.errors import ControllerUnavailableError
 from cluster.transactions.admission import Admission
-from cluster.transactions.markers import DecidedTransaction, EndingTransaction, MarkerResult, WriteMarkersRequest
+from cluster.transactions.marker_writer import EndingTransaction, MarkerResult, WriteMarkersRequest
+from cluster.transactions.markers import DecidedTransaction
 from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
@@ -552,6 +553,31 @@ def test_markers_of_many_transactions_travel_in_messages_of_at_most_64(tmp_path,
         results = await broker.node.markers.send(many, 5.0, in_office)
         assert sorted(sizes_) == [22, 64, 64]
         assert all(set(each.values()) == {MarkerResult.DONE} for each in results)
+
+    with_broker(tmp_path, monkeypatch, test, partitions=2)
+
+
+def test_a_partition_that_hangs_holds_up_no_marker_of_its_message(tmp_path, monkeypatch):
+    """Its message is answered long before the sender gives up."""
+
+    async def test(broker, client, coordinator):
+        monkeypatch.setattr("cluster.transactions.marker_writer._PATIENCE", 0.01)
+        hanging, well = broker.partition("t"), broker.partition("t", 1)
+        ends = broker.node.markers.writer._end
+
+        async def end(partition, *arguments):
+            if partition is hanging:
+                await asyncio.Event().wait()
+            return await ends(partition, *arguments)
+
+        monkeypatch.setattr(broker.node.markers.writer, "_end", end)
+        places = [(each.group, each.leader_epoch) for each in (hanging, well)]
+        ending = EndingTransaction(PRODUCER, 0, True, 5, 3, 1, places)
+        reply = await broker.node.markers.writer.write(WriteMarkersRequest([ending], 3600.0))
+        assert reply.results == [[MarkerResult.FAILED, MarkerResult.DONE]]
+        # Without one that is settled there is nothing to answer before the time is over.
+        alone = WriteMarkersRequest([EndingTransaction(PRODUCER, 0, True, 5, 3, 1, places[:1])], 0.03)
+        assert (await broker.node.markers.writer.write(alone)).results == [[MarkerResult.FAILED]]
 
     with_broker(tmp_path, monkeypatch, test, partitions=2)
 

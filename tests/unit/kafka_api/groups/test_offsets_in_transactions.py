@@ -7,7 +7,8 @@ import pytest
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
 from cluster.transactions.admission import AddToTransactionReply, Admission
-from cluster.transactions.markers import DecidedTransaction, MarkerResult
+from cluster.transactions.marker_writer import MarkerResult
+from cluster.transactions.markers import DecidedTransaction
 from kafka_api.groups.options import GroupOptions
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode

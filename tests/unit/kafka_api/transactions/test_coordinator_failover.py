@@ -4,12 +4,13 @@ import asyncio
 
 from transaction_calls import QUICK, Producer, features, markers, readable
 
-from cluster.transactions.markers import MarkerResult
+from cluster.transactions.marker_writer import MarkerResult
 from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC, transactions_partition
 from kafka_api.options import KafkaOptions
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.server import KafkaServer
 from model.control_batch import MarkerType
+from model.ids import NodeId
 from tests.engine import consensus_of
 from tests.unit.cluster.cluster_nodes import Cluster, can_take_over, run, until
 from tests.unit.kafka_api.wire_client import Client
@@ -82,6 +83,21 @@ class Brokers:
         await replica.transfer_to(None)
         await until(lambda: self.cluster.find_leader(TRANSACTIONS_TOPIC, replica.partition) not in (None, replica))
         return former
+
+    async def lead_apart(self):
+        """Let the coordinator's broker lead partition 1 of "t", and another one partition 0; return that one."""
+        for partition in (0, 1):
+            leader, coordinator = self.cluster.leader_of("t", partition), self.coordinator
+            number = int(consensus_of(leader).state.node_id)
+            if (number == coordinator) == bool(partition):
+                continue
+            target = coordinator if partition else next(each for each in self.cluster.nodes if each != coordinator)
+            await until(lambda leader=leader, target=target: can_take_over(consensus_of(leader), target))
+            await leader.transfer_to(NodeId(target))
+        await until(lambda: all(self.cluster.find_leader("t", partition) for partition in (0, 1)))
+        hanging = int(consensus_of(self.cluster.leader_of("t")).state.node_id)
+        assert hanging != self.coordinator
+        return hanging
 
     async def completed(self, state):
         async with asyncio.timeout(20):
@@ -190,6 +206,47 @@ def test_a_marker_that_was_written_for_the_former_coordinator_is_not_written_twi
             assert await markers(brokers.leader(partition), partition=partition) == [(MarkerType.ABORT, 1)]
 
     with_brokers(tmp_path, test)
+
+
+def test_a_data_leader_that_hangs_holds_up_no_transaction_of_other_partitions(tmp_path, monkeypatch):
+    """It takes the message and answers nothing, as a stopped process or a disk that hangs does."""
+    # One message is on its way at a time, and is waited for until the test ends.
+    monkeypatch.setattr("kafka_api.transactions.marker_sender._ROUNDS_MAX", 1)
+    monkeypatch.setattr("kafka_api.transactions.marker_sender._ROUND_TIMEOUT", 3600.0)
+    goes_on = asyncio.Event()
+
+    async def test(brokers):
+        slow = brokers.producer
+        quick = Producer(brokers.clients[1], name=same_partition_as(slow.name))
+        hanging = await brokers.lead_apart()
+        writer = brokers.cluster[hanging].markers.writer
+        write = writer.write
+
+        async def hang(request):
+            await goes_on.wait()
+            return await write(request)
+
+        monkeypatch.setattr(writer, "write", hang)
+        assert await brokers.send(0) is ErrorCode.NONE
+        assert await brokers.again(slow.end) is ErrorCode.NONE
+        brokers.producer = quick
+        for _ in range(3):
+            await brokers.init()
+            assert await brokers.send(1) is ErrorCode.NONE
+            assert await brokers.again(quick.end) is ErrorCode.NONE
+            await brokers.completed("CompleteCommit")
+        assert await slow.state() == "PrepareCommit"
+        goes_on.set()
+        await slow.until_state("CompleteCommit")
+
+    with_brokers(tmp_path, test)
+
+
+def same_partition_as(name):
+    """Return another id that the same coordinator keeps."""
+    number = transactions_partition(name, QUICK.topic_partitions)
+    others = (f"other{each}" for each in range(100))
+    return next(each for each in others if transactions_partition(each, QUICK.topic_partitions) == number)
 
 
 def test_a_coordinator_without_a_majority_neither_admits_nor_fences(tmp_path):
