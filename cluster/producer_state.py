@@ -117,14 +117,16 @@ class ProducerState:
         """How many producers this life of the replica has forgotten because there were too many."""
         return self._table.evicted
 
-    def known(self) -> list[KnownProducer]:
-        """Return what is known of every producer, committed or not, in order of producer id."""
-        return [self._known(producer_id) for producer_id in sorted({*self._table, *self._tail.producers})]
+    def known_ids(self) -> list[int]:
+        """Return every producer of which something is known, committed or not, in order."""
+        return sorted({*self._table, *self._tail.producers})
 
-    def _known(self, producer_id: int) -> KnownProducer:
+    def known(self, producer_id: int) -> KnownProducer | None:
+        """Return what is known of a producer, committed or not; None: nothing is."""
         last = self._last(producer_id)
+        if last is None:
+            return None
         producer, tail = self._table.get(producer_id), self._tail.of(producer_id)
-        assert last is not None
         markers = [each for each in tail if isinstance(each, PlacedMark)]
         timestamp = tail[-1].timestamp if tail else _settled(producer).timestamp
         coordinator_epoch = (
@@ -309,6 +311,7 @@ class ProducerState:
         # A state that was restored may be ahead of the log: what is settled stays.
         self.transactions.truncate(max(first_removed, Index(self._settled_index + 1)))
         self._tail.truncate(first_removed)
+        self._table.take_back(self._now_ms())
 
     def commit(self, index: Index) -> None:
         """Everything up to `index` is final."""
@@ -320,7 +323,7 @@ class ProducerState:
         now_ms = self._now_ms()
         for placed in self._tail.settle(index):
             self._table.settle(placed, now_ms)
-        self._table.expire(now_ms, self.transactions.holds)
+        self._table.expire(now_ms, lambda producer_id: self.transactions.holds(producer_id, self._settled_index))
 
     def snapshot(self) -> Iterator[bytes]:
         """Yield the table, and what is open, as of the last `commit`, part by part."""

@@ -4,7 +4,8 @@
                    of a transactional one: the newest decision that its markers name, their coordinator's epoch
 
 The table is bounded: of more than `producers_max` the one that has been silent longest is forgotten, and who has been
-silent for `expiration_ms` is forgotten when somebody else writes. Who has a transaction open is never forgotten.
+silent for `expiration_ms` is forgotten when somebody else writes, a hundred at a time. Who has a transaction open is
+never forgotten.
 
 State bytes: format version u8, then msgpack of `_Saved`. They lie in checksummed files only. Format 1 is what versions
 without transactions write, and so does this one until a marker or a transactional batch is in the log. Format 2 adds
@@ -13,6 +14,7 @@ the transactions that are open, and to transactional producers the last fields o
 
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -48,6 +50,7 @@ _HEADER_BYTES_MAX = 16
 
 # About half a millisecond's work.
 _PRODUCERS_PER_STEP = 50
+_SILENT_PER_STEP = 100
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,7 +64,7 @@ class ProducerOptions:
     """
 
     expiration_ms: int = 24 * 3600 * 1000
-    producers_max: int = 2000
+    producers_max: int = 20_000
 
     def __post_init__(self) -> None:
         if not self.producers_max > 0 or self.state_bytes_max > STATE_BYTES_MAX:
@@ -228,20 +231,23 @@ class ProducerTable:
     def __init__(self, options: ProducerOptions) -> None:
         self.evicted = 0
         self._options = options
-        self._producers: dict[int, Producer] = {}
+        # A plain dict would walk over what was taken from its front.
+        self._producers: OrderedDict[int, Producer] = OrderedDict()
+        # Those that were to be forgotten and had something open. They come back with their next entry.
+        self._set_aside: dict[int, Producer] = {}
         # The largest producer id that was ever forgotten. Ids are handed out in rising order, so an unknown producer
         # with a larger one has never written here.
         self._forgotten = _NO_PRODUCER_ID
 
     def __len__(self) -> int:
-        return len(self._producers)
+        return len(self._producers) + len(self._set_aside)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._producers)
+        return itertools.chain(self._producers, self._set_aside)
 
     def get(self, producer_id: int) -> Producer | None:
         """Return what is known of a producer."""
-        return self._producers.get(producer_id)
+        return self._producers.get(producer_id) or self._set_aside.get(producer_id)
 
     def may_have_forgotten(self, producer_id: int) -> bool:
         """Whether a producer that is not in the table may have been."""
@@ -251,37 +257,50 @@ class ProducerTable:
         """Take a committed entry: the log is right, whatever was known of the producer."""
         named = placed.sequence if isinstance(placed, PlacedBatch) else placed
         producer_id = named.producer_id
-        # Taken out and put in again: the table's order is that of the last writes.
-        producer = self._producers.pop(producer_id, None)
+        producer = self._producers.get(producer_id)
         if producer is None:
-            producer = Producer(named.epoch, now_ms)
+            producer = self._set_aside.pop(producer_id, None) or Producer(named.epoch, now_ms)
+            self._producers[producer_id] = producer
+        else:
+            # The order is that of the last writes.
+            self._producers.move_to_end(producer_id)
         if isinstance(placed, PlacedBatch):
             producer.add(placed)
         else:
             producer.mark(placed)
         producer.used_ms = now_ms
-        self._producers[producer_id] = producer
 
     def expire(self, now_ms: int, is_open: Callable[[int], bool]) -> None:
         """Forget who has been silent for too long, or longest while there are too many.
 
-        Who has a transaction open stays, as if it had just written.
+        Who has a transaction open stays until its next entry, which may end it, or `take_back`. So a producer is looked
+        at once for each of its entries, however often this is called.
+
+        Args:
+            is_open: Whether a producer has a transaction open, or one whose marker is not committed.
         """
-        oldest_kept = now_ms - self._options.expiration_ms
-        for _ in range(len(self)):
+        oldest_kept, looked_at = now_ms - self._options.expiration_ms, 0
+        while self._producers:
             producer_id = next(iter(self._producers))
             producer = self._producers[producer_id]
             is_silent = producer.used_ms <= oldest_kept
-            if not is_silent and len(self) <= self._options.producers_max:
+            if len(self) <= self._options.producers_max and (not is_silent or looked_at >= _SILENT_PER_STEP):
                 break
+            looked_at += 1
             del self._producers[producer_id]
             if is_open(producer_id):
-                producer.used_ms = now_ms
-                self._producers[producer_id] = producer
+                self._set_aside[producer_id] = producer
                 continue
             if not is_silent:
                 self._count_eviction()
             self._forgotten = max(self._forgotten, producer_id)
+
+    def take_back(self, now_ms: int) -> None:
+        """What is open has changed without an entry, by a truncation: those that stayed for it count as just heard."""
+        for producer in self._set_aside.values():
+            producer.used_ms = now_ms
+        self._producers.update(self._set_aside)
+        self._set_aside.clear()
 
     def _count_eviction(self) -> None:
         if not self.evicted:
@@ -301,7 +320,8 @@ class ProducerTable:
         Args:
             transactions: What is open as of what was settled last, in the order of the log.
         """
-        is_plain = not transactions and all(producer.is_plain for producer in self._producers.values())
+        producers = itertools.chain(self._producers.items(), self._set_aside.items())
+        is_plain = not transactions and all(producer.is_plain for _, producer in producers)
         version = FORMAT_VERSION if is_plain else FORMAT_VERSION_2
         yield b"".join(
             [
@@ -311,7 +331,7 @@ class ProducerTable:
                 _array_header(len(self)),
             ]
         )
-        producers = iter(self._producers.items())
+        producers = itertools.chain(self._producers.items(), self._set_aside.items())
         while some := list(itertools.islice(producers, _PRODUCERS_PER_STEP)):
             yield b"".join([producer.encode(producer_id) for producer_id, producer in some])
         if not is_plain:

@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from model.ids import Index, Offset
+from model.ids import NO_INDEX, Index, Offset
 
 
 @dataclass(slots=True)
@@ -48,6 +48,8 @@ class OpenTransactions:
         self._open: dict[int, Transaction] = {}
         # By the index of their markers, in this order.
         self._ended: deque[Transaction] = deque()
+        # The newest marker of each producer that has one of those.
+        self._newest_end: dict[int, Index] = {}
 
     def __len__(self) -> int:
         """Transactions without a marker."""
@@ -67,9 +69,9 @@ class OpenTransactions:
         """Return what a producer has open, by all that the log holds, committed or not."""
         return self._open.get(producer_id)
 
-    def holds(self, producer_id: int) -> bool:
-        """Whether a producer has something open, or something whose marker not all readers see yet."""
-        return producer_id in self._open or any(each.producer_id == producer_id for each in self._ended)
+    def holds(self, producer_id: int, committed: Index) -> bool:
+        """Whether a producer has something open, or would have without the markers behind `committed`."""
+        return producer_id in self._open or self._newest_end.get(producer_id, NO_INDEX) > committed
 
     def begin(self, transaction: Transaction) -> None:
         """A batch opens a transaction; its producer has none open."""
@@ -85,6 +87,7 @@ class OpenTransactions:
         if transaction is not None:
             transaction.marker_index = marker_index
             self._ended.append(transaction)
+            self._newest_end[producer_id] = marker_index
 
     def truncate(self, first_removed: Index) -> None:
         """The entries from `first_removed` on are gone: what began there never was, what ended there is open."""
@@ -97,6 +100,7 @@ class OpenTransactions:
             reopened.marker_index = None
             if reopened.first_index < first_removed:
                 self._open[reopened.producer_id] = reopened
+        self._newest_end = {each.producer_id: _end_of(each) for each in self._ended}
 
     def settle(self, bound: Index) -> None:
         """Forget what ended at or below `bound`, which is at most commit and at most visible: all readers see the end.
@@ -104,7 +108,10 @@ class OpenTransactions:
         An earlier one that is still open stays, whatever has ended behind it.
         """
         while self._ended and _end_of(self._ended[0]) <= bound:
-            del self._transactions[self._ended.popleft().first_index]
+            ended = self._ended.popleft()
+            del self._transactions[ended.first_index]
+            if self._newest_end[ended.producer_id] == ended.marker_index:
+                del self._newest_end[ended.producer_id]
 
     def first_open_at(self, visible: Index) -> Transaction | None:
         """Return the earliest transaction that readers of the log up to `visible` see open; None: there is none."""
@@ -131,6 +138,7 @@ class OpenTransactions:
         self._transactions.clear()
         self._open.clear()
         self._ended.clear()
+        self._newest_end.clear()
 
 
 def _end_of(transaction: Transaction) -> Index:

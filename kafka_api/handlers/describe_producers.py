@@ -4,6 +4,7 @@ import asyncio
 
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.producer_state import KnownProducer, ProducerState
+from kafka_api.handlers.in_steps import in_steps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
 from kafka_api.request_context import RequestContext
@@ -29,7 +30,7 @@ async def handle_describe_producers(
     for name, numbers in asked.items():
         partitions = []
         for number in numbers:
-            partitions.append(_describe(context, name, number, room))
+            partitions.append(await _describe(context, name, number, room))
             if partitions[-1].active_producers:
                 room -= len(partitions[-1].active_producers)
                 await asyncio.sleep(0)
@@ -37,7 +38,7 @@ async def handle_describe_producers(
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(context: RequestContext, name: str, number: int, room: int) -> _Partition:
+async def _describe(context: RequestContext, name: str, number: int, room: int) -> _Partition:
     topic = context.node.controller.topics.get(name)
     if topic is None or not 0 <= number < len(topic.replicas):
         return _refused(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -54,7 +55,10 @@ def _describe(context: RequestContext, name: str, number: int, room: int) -> _Pa
     if state.producer_count > room and room < _PRODUCERS_MAX:
         why = f"more than {_PRODUCERS_MAX} producers: ask for fewer partitions at once"
         return _refused(number, ErrorCode.INVALID_REQUEST, why)
-    return _Partition(partition_index=number, active_producers=[_described(each) for each in state.known()])
+    # Some may be forgotten meanwhile.
+    known = [state.known(producer_id) async for producer_id in in_steps(state.known_ids())]
+    found = [_described(each) for each in known if each is not None]
+    return _Partition(partition_index=number, active_producers=found)
 
 
 def _refused(number: int, code: ErrorCode, message: str | None = None) -> _Partition:

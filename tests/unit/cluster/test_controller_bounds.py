@@ -1,5 +1,7 @@
 """The bound of raft0's tables: counted in the bytes of their snapshot, over all that lies in the log."""
 
+import tracemalloc
+
 import pytest
 from cluster_nodes import cluster_of, create_request, run
 from hypothesis import given, settings
@@ -187,6 +189,23 @@ def test_the_largest_table_of_producers_fits_into_a_snapshot_ten_times():
     size = len(b"".join(table.encode(open_)))
     assert len(table) == options.producers_max
     assert size <= options.state_bytes_max < STATE_BYTES_MAX / 10
+
+
+def test_a_producer_takes_no_more_memory_than_is_documented():
+    """In its table, with the five batches that are kept and its part of the last snapshot. See RFC 0007, Limits."""
+    count = 500
+    tracemalloc.start()
+    try:
+        table = ProducerTable(ProducerOptions())
+        for place in range(7 * count):
+            sequence = BatchSequence(10**9 + place % count, 5, place, place + 9)
+            table.settle(PlacedBatch(sequence, 10**12 + place, 10**10 + place, 300, 10**12 + place), 10**9 + place)
+        b"".join(table.encode())
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert ProducerOptions().producers_max == 20_000
+    assert taken / count <= 2500
 
 
 def test_no_table_of_producers_is_allowed_that_a_snapshot_cannot_hold():

@@ -11,7 +11,7 @@ from cluster.producer_errors import (
     TransactionStateError,
 )
 from cluster.producer_state import ProducerState
-from cluster.producer_table import FORMAT_VERSION, FORMAT_VERSION_2, ProducerOptions, ProducerTable
+from cluster.producer_table import FORMAT_VERSION, FORMAT_VERSION_2, PlacedMark, ProducerOptions, ProducerTable
 from model.control_batch import NO_PREPARE, Prepare
 from model.ids import NO_INDEX, Index
 from model.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK
@@ -62,6 +62,10 @@ class Log:
 
     def saved(self):
         return b"".join(self.state.snapshot())
+
+
+def all_known(state):
+    return [state.known(producer_id) for producer_id in state.known_ids()]
 
 
 def reopened(log, applied_index):
@@ -247,12 +251,13 @@ def test_what_is_known_of_a_producer_names_its_transaction_and_its_coordinator(l
     log.append(new_batch(8, 0, 2))
     first = log.open()
     told = [
-        (each.producer_id, each.last_sequence, each.coordinator_epoch, each.first_offset) for each in log.state.known()
+        (each.producer_id, each.last_sequence, each.coordinator_epoch, each.first_offset)
+        for each in all_known(log.state)
     ]
     assert told == [(PRODUCER, 0, -1, first), (8, 1, -1, None)]
     log.append(marker(PRODUCER, first, epoch=1))
     for _ in range(2):
-        known = log.state.known()[0]
+        known = log.state.known(log.state.known_ids()[0])
         assert (known.epoch, known.last_sequence, known.coordinator_epoch, known.first_offset) == (1, -1, 3, None)
         log.commit()
 
@@ -264,9 +269,65 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten():
     log.now_ms += 2 * DAY
     log.append(*[new_batch(number, 0) for number in (2, 3, 4)])
     log.commit()
-    assert [each.producer_id for each in log.state.known()] == [1, 4]
+    assert log.state.known_ids() == [1, 4]
     log.append(transactional(1, 1), marker(1, first))
     log.commit()
+
+
+def test_a_producer_that_stayed_for_its_transaction_is_forgotten_once_that_has_ended():
+    log = Log(producers_max=2)
+    first = log.open(1)
+    log.commit()
+    log.append(*[new_batch(number, 0) for number in (2, 3)])
+    log.commit()
+    assert log.state.known_ids() == [1, 3]
+    log.append(marker(1, first))
+    log.commit()
+    log.append(new_batch(4, 0), new_batch(5, 0))
+    log.commit()
+    assert log.state.known_ids() == [4, 5]
+
+
+def test_a_producer_that_stayed_for_a_transaction_that_was_cut_off_is_forgotten_later():
+    log = Log(producers_max=1)
+    log.append(new_batch(1, 0))
+    log.commit()
+    log.append(new_batch(2, 0))
+    log.open(1, first=1)
+    log.commit(2)
+    assert log.state.known_ids() == [1]
+    log.truncate(3)
+    log.append(new_batch(3, 0))
+    log.commit()
+    assert log.state.known_ids() == [3]
+
+
+def test_those_with_an_open_transaction_are_passed_over_once_however_many_others_are_forgotten():
+    table, asked, count = ProducerTable(ProducerOptions(producers_max=50)), [], 200
+
+    def is_open(producer_id):
+        asked.append(producer_id)
+        return producer_id < 50
+
+    for producer_id in range(50 + count):
+        table.settle(PlacedMark(producer_id, 0, producer_id + 1, 1, 0), 0)
+        table.expire(0, is_open)
+    assert list(table) == list(range(50))
+    assert sorted(asked) == list(range(50 + count))
+    assert table.evicted == count
+
+
+def test_of_many_silent_producers_a_hundred_are_forgotten_with_each_commit():
+    log = Log(expiration_ms=1000)
+    log.append(*[new_batch(number, 0) for number in range(250)])
+    log.commit()
+    log.now_ms += 1000
+    left = []
+    for number in range(3):
+        log.append(new_batch(1000 + number, 0))
+        log.commit()
+        left.append(log.state.producer_count)
+    assert left == [151, 52, 3]
 
 
 def test_a_producer_whose_marker_is_not_committed_is_not_forgotten():
@@ -276,7 +337,7 @@ def test_a_producer_whose_marker_is_not_committed_is_not_forgotten():
     log.append(new_batch(2, 0), marker(1, first, epoch=1))
     log.commit(2)
     log.truncate(3)
-    assert [each.producer_id for each in log.state.known()] == [1]
+    assert log.state.known_ids() == [1]
     log.append(transactional(1, 1))
 
 
@@ -338,7 +399,7 @@ def test_a_snapshot_holds_what_is_open_as_of_its_entry(log):
     assert again.restored_index == 3
     assert [each.producer_id for each in again.transactions.open_at(Index(3))] == [2]
     assert again.last_prepare(1) == (Prepare(4, 5), NO_INDEX)
-    assert again.known() == log.state.known()
+    assert all_known(again) == all_known(log.state)
     assert b"".join(again.snapshot()) == log.saved()
 
 
