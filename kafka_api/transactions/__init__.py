@@ -11,6 +11,8 @@ Pure, with neither clock nor I/O:
 Around it:
 - coordinator: what is said to requests about the ids that this broker keeps, by `kafka_api.coordinators.office`
 - kept_transactions: the ids of one partition while this broker leads it in one term
+- coordinator_means: what those ids use of their broker
+- transaction_timeouts: the time-outs of their transactions
 - held_transaction: one id there: its machine, who waits for it, its write
 - marker_sender: the markers of decided transactions on their way
 - transaction_counts: what the coordinator has done, for metrics

@@ -18,8 +18,9 @@ from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC, TRANSACT
 from kafka_api.coordinators.office import CoordinatorOffice
 from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.transactions.coordinator_means import CoordinatorMeans
 from kafka_api.transactions.held_transaction import Step
-from kafka_api.transactions.kept_transactions import CoordinatorMeans, KeptTransactions
+from kafka_api.transactions.kept_transactions import KeptTransactions
 from kafka_api.transactions.options import TransactionOptions
 from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Answer, Identity, Verified

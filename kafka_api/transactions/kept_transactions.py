@@ -12,15 +12,12 @@ import asyncio
 import contextlib
 import heapq
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import count, islice
+from collections.abc import Sequence
+from itertools import islice
 
 from cluster.errors import ClusterError
-from cluster.node import Node
 from cluster.partition import Partition
 from cluster.transactions.admission import PartitionName
-from cluster.transactions.level import transactions_level
 from cluster.transactions.marker_writer import MarkerResult
 from cluster.transactions.markers import DecidedTransaction
 from cluster.transactions.records import StoredTransaction, TransactionState, encode_record, encoded_size
@@ -29,16 +26,17 @@ from cluster.transactions.transactions_topic import TRANSACTIONS_LEVEL
 from kafka_api.coordinators.coordinator_errors import coordinator_error
 from kafka_api.coordinators.shared_writes import SharedWrites
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.transactions.coordinator_means import CoordinatorMeans
 from kafka_api.transactions.held_transaction import HeldTransaction, Step, WriteFailure
 from kafka_api.transactions.marker_sender import MarkerSender
 from kafka_api.transactions.options import TransactionOptions
 from kafka_api.transactions.transaction import Transaction
 from kafka_api.transactions.transaction_counts import TransactionCounts
-from kafka_api.transactions.transaction_events import Answer, Later, Verified, Write
+from kafka_api.transactions.transaction_events import Answer, Verified
+from kafka_api.transactions.transaction_timeouts import TransactionTimeouts
 from model.control_batch import Prepare
 from model.ids import Index
 from raft.errors import RaftError, RetryableError
-from runtime.gate import Gate
 
 _IDS_PER_STEP = 200
 # Of an open transaction: all its partitions stand in one record. What ends it is a few bytes longer.
@@ -51,8 +49,6 @@ _HELD_IDLE_MS = 600_000
 _HELD_MAX = 10_000
 # How many are looked at for that, each time that one more is made.
 _LOOKED_AT = 8
-# Time-outs of machines that are gone are removed once they are more than those that are held, and this.
-_STALE_DEADLINES_MAX = 100
 # So many deletions are under way at a time.
 _FORGOTTEN_AT_ONCE = 1000
 # A full table is looked at again after so many seconds if nothing was old enough.
@@ -62,29 +58,13 @@ _FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 _logger = logging.getLogger("kafka.transactions")
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorMeans:
-    """What a partition's ids use of their broker.
-
-    Attributes:
-        node: This broker.
-        options: Those in force now.
-        gate: Owns background tasks.
-        counts: What the broker has done in all terms.
-    """
-
-    node: Node
-    options: Callable[[], TransactionOptions]
-    gate: Gate
-    counts: TransactionCounts = field(default_factory=TransactionCounts)
-
-
 class KeptTransactions:
     """See the module. A `held_transaction.Owner`.
 
     Attributes:
         is_loaded: Every transaction that is open or decided is held; requests are answered.
         markers: Those on their way.
+        timeouts: Those of the transactions that are held.
     """
 
     def __init__(self, partition: Partition, state: TransactionsLogState, means: CoordinatorMeans) -> None:
@@ -95,9 +75,6 @@ class KeptTransactions:
         self._means = means
         self._office_ms = self.now_ms()
         self._held: dict[str, HeldTransaction] = {}
-        # By the time at which a time-out is looked at; each held id is in it once at most.
-        self._deadlines: list[tuple[int, int, HeldTransaction]] = []
-        self._numbers = count()
         self._is_ended = False
         self._making_room = asyncio.Lock()
         self._no_room_until = 0.0
@@ -105,6 +82,7 @@ class KeptTransactions:
         # Durable: markers may be on the disks when a loss of power comes, and their decision must be, too.
         how = (TRANSACTIONS_LEVEL, None, self.now_ms, _failure)
         self._writes = SharedWrites(partition, self.term, *how, is_durable=True)
+        self.timeouts = TransactionTimeouts(means, self.now_ms, self._held)
         way_to = means.node.markers.way_to
         self.markers = MarkerSender(self._send_markers, way_to, self.term, self.now_ms, means.gate, means.counts)
 
@@ -145,7 +123,7 @@ class KeptTransactions:
         for held in self._held.values():
             held.end(ErrorCode.NOT_COORDINATOR)
         self._held.clear()
-        self._deadlines.clear()
+        self.timeouts.end()
 
     # -- ids ----------------------------------------------------------------------------------------------------
 
@@ -286,60 +264,13 @@ class KeptTransactions:
         if held.machine.state.is_prepare:
             self.markers.add(held)
         else:
-            self._watch(held)
+            self.timeouts.watch(held)
         self._drop_unknown(held)
-
-    # -- time-outs ----------------------------------------------------------------------------------------------
-
-    def _watch(self, held: HeldTransaction) -> None:
-        deadline = held.machine.deadline_ms
-        # One that is armed for an earlier moment is armed anew then.
-        if deadline is not None and (held.armed_ms is None or deadline < held.armed_ms):
-            self._arm(held, deadline)
-
-    def _arm(self, held: HeldTransaction, at_ms: int) -> None:
-        held.armed_ms = at_ms
-        heapq.heappush(self._deadlines, (at_ms, next(self._numbers), held))
-        if len(self._deadlines) > 2 * len(self._held) + _STALE_DEADLINES_MAX:
-            # A machine that is not held would stay in memory until its time.
-            self._deadlines = [each for each in self._deadlines if self._is_armed(each[2], each[0])]
-            heapq.heapify(self._deadlines)
-
-    def _is_armed(self, held: HeldTransaction, at_ms: int) -> bool:
-        return held.armed_ms == at_ms and self._held.get(held.transactional_id) is held
 
     def look(self) -> None:
         """Abort transactions that are open for too long."""
-        if not self.is_loaded or not self.is_current:
-            return
-        now_ms = self.now_ms()
-        while self._deadlines and self._deadlines[0][0] <= now_ms:
-            at_ms, _, held = heapq.heappop(self._deadlines)
-            if not self._is_armed(held, at_ms):
-                continue
-            held.armed_ms = None
-            self._time_out(held, now_ms)
-
-    def _time_out(self, held: HeldTransaction, now_ms: int) -> None:
-        level = transactions_level(self._means.node)
-        outcome = held.machine.time_out(now_ms, level)
-        if isinstance(outcome, Write):
-            _logger.info("transactional id %s: its transaction has timed out", held.transactional_id[:100])
-            self.counts.timed_out += 1
-            held.begin(outcome)
-        elif outcome is Later.WAIT:
-            self._arm(held, now_ms + self.options.busy_wait_ms)
-        elif outcome is Later.NEEDS_PRODUCER_ID:
-            self._means.gate.spawn(self._time_out_with_new_id(held, level), name="time out")
-        else:
-            self._watch(held)
-
-    async def _time_out_with_new_id(self, held: HeldTransaction, level: int) -> None:
-        self.counts.timed_out += 1
-        await held.ask(lambda machine, now_ms, fresh_id: machine.time_out(now_ms, level, fresh_id))
-        if not self._is_ended:
-            # Where it was refused, it is tried again.
-            self._watch(held)
+        if self.is_loaded and self.is_current:
+            self.timeouts.look()
 
     # -- ids that nobody uses -----------------------------------------------------------------------------------
 

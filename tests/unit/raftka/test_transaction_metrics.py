@@ -4,6 +4,7 @@ import asyncio
 import json
 from types import SimpleNamespace
 
+from cluster.transactions.marker_writer import MarkerResult
 from cluster.transactions.open_transactions import OpenTransactions, Transaction
 from kafka_api.protocol.error_codes import ErrorCode
 from model.ids import GroupId, Index, Offset
@@ -57,6 +58,26 @@ async def test_a_producer_that_was_replaced_is_counted_and_so_is_the_abort_of_it
 
 
 @with_transactions()
+async def test_markers_that_a_leader_is_asked_for_again_are_counted(broker, producer):
+    await producer.init()
+    assert await producer.send(b"a") is ErrorCode.NONE
+    sender, tries = kept_of(broker).markers, []
+    send = sender._send
+
+    async def lost_twice(decided, timeout):
+        tries.append(decided)
+        if len(tries) < 3:
+            return [dict.fromkeys(each.partitions, MarkerResult.FAILED) for each in decided]
+        return await send(decided, timeout)
+
+    sender._send = lost_twice
+    assert await producer.end() is ErrorCode.NONE
+    await producer.until_state("CompleteCommit")
+    rows = rows_of(broker, StallWatch(broker.node))
+    assert (rows["transaction_markers_sent_total"], rows["transaction_markers_resent_total"]) == (1, 2)
+
+
+@with_transactions()
 async def test_a_transaction_that_times_out_is_counted(broker, producer):
     producer.timeout_ms = 1
     await producer.init()
@@ -64,7 +85,7 @@ async def test_a_transaction_that_times_out_is_counted(broker, producer):
     kept = kept_of(broker)
     # A new coordinator gives clients 10 s to find it.
     kept._held["sink"].machine._office_ms = -10_000
-    kept._arm(kept._held["sink"], 0)
+    kept.timeouts.arm(kept._held["sink"], 0)
     kept.look()
     await producer.until_state("CompleteAbort")
     rows = rows_of(broker, StallWatch(broker.node))

@@ -171,13 +171,13 @@ async def test_machines_that_are_dropped_do_not_stay_in_memory_until_their_time_
     await producer.init()
     assert await producer.send() is ErrorCode.NONE
     kept = kept_of(broker)
-    (open_one,) = [held for _, _, held in kept._deadlines]
+    (open_one,) = [held for _, _, held in kept.timeouts._deadlines]
     for number in range(1000):
         held = kept._hold(f"id{number}")
-        kept._arm(held, kept.now_ms() + 900_000)
+        kept.timeouts.arm(held, kept.now_ms() + 900_000)
         kept._drop(held)
-    assert len(kept._deadlines) < 200
-    assert open_one in [held for _, _, held in kept._deadlines]
+    assert len(kept.timeouts._deadlines) < 200
+    assert open_one in [held for _, _, held in kept.timeouts._deadlines]
 
 
 @with_transactions()
