@@ -20,6 +20,7 @@ class Level(StrEnum):
         return _ORDER.index(self)
 
 
+_SHOWN_MAX = 5
 _ORDER = (Level.OK, Level.NOTE, Level.WARNING, Level.PROBLEM)
 
 
@@ -78,3 +79,9 @@ def from_json(document: Any) -> Finding:
         return Finding(level, what, words, str(document["cure"] or ""), str(document["cause"] or ""))
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a finding: {document!r:.200}") from error
+
+
+def listed(names: list[str]) -> str:
+    """Return the first five names, and how many more there are."""
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    return ", ".join(names[:_SHOWN_MAX]) + more

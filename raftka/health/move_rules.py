@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from raftka.counted import brokers as named_brokers
-from raftka.health.findings import Finding, Level
+from raftka.health.findings import Finding, Level, listed
 from raftka.health.picture import MovePicture, PartitionPicture, Picture
 
 # So long nothing has got further: somebody must look.
 IDLE_SECONDS = 600.0
-_SHOWN_MAX = 5
 _Sets = tuple[tuple[int, ...], ...]
 # As brokers say it (`raft.membership_steps`), which this package cannot import.
 FORCE = "a decision that loses records: this version has no command for it, and decides nothing by itself"
@@ -124,8 +123,7 @@ def check_throttles(picture: Picture) -> Iterator[Finding]:
     cause = "moves were throttled, and nobody has cleared that after the last one"
     if topics:
         keys = sorted({key for each in topics for key in each.throttles})
-        more = f" and {len(topics) - _SHOWN_MAX} more" if len(topics) > _SHOWN_MAX else ""
-        names = ", ".join(each.name for each in topics[:_SHOWN_MAX]) + more
+        names = listed([each.name for each in topics])
         at = f", at rates that are set on {nodes}" if brokers else ""
         deleted = " ".join(f"--delete {key}" for key in keys)
         delete = f"raftka topic alter-config {topics[0].name if len(topics) == 1 else 'TOPIC'} {deleted}"
@@ -157,8 +155,7 @@ def check_features(picture: Picture) -> Iterator[Finding]:
 
 
 def _names(partitions: Sequence[MovePicture | PartitionPicture]) -> str:
-    more = f" and {len(partitions) - _SHOWN_MAX} more" if len(partitions) > _SHOWN_MAX else ""
-    return ", ".join(f"{each.topic}-{each.number}" for each in partitions[:_SHOWN_MAX]) + more
+    return listed([f"{each.topic}-{each.number}" for each in partitions])
 
 
 def _nodes(nodes: tuple[int, ...]) -> str:

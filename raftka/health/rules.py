@@ -4,18 +4,16 @@ The findings of a picture depend on nothing else: not on who looks, nor on the o
 docs/operations/health.md has a section for each rule.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from raftka.counted import counted
-from raftka.health import broker_rules, member_rules, move_rules, transaction_rules
-from raftka.health.findings import Finding, Level, ok
+from raftka.health import broker_rules, member_rules, move_rules, setting_rules, transaction_rules
+from raftka.health.findings import Finding, Level, listed, ok
 from raftka.health.picture import PartitionPicture, Picture
 
-_SHOWN_MAX = 5
 # Below this many leaders nobody can speak of balance.
 LEADERS_MIN = 12
 _CURE_MISSING = (
@@ -26,11 +24,6 @@ _IF_GONE = (
     "; if the disk of one is lost: raftka broker replace N; if one is not to come back: raftka broker decommission N"
 )
 _NO_MAJORITY = "fewer than a majority of the replicas run and reach each other"
-# What brokers have each for themselves.
-_OWN_KEY = re.compile(
-    r"(?:^|\.)(?:address|port|hosts|listeners?|id|rack|dirs?|file|seeds|roles|voters|advertised\.listeners?)$"
-    r"|ssl\.|sasl\.|\.name$|^listener|^zookeeper"
-)
 
 
 class Rule(NamedTuple):
@@ -196,92 +189,6 @@ def check_stalled(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def check_copies(picture: Picture) -> Iterator[Finding]:
-    """Name topics with too few replicas."""
-    by_count: dict[int, list[str]] = {}
-    for topic, count in _fewest_replicas(picture).items():
-        by_count.setdefault(count, []).append(topic)
-    if len(picture.brokers) > 1 and 1 in by_count:
-        yield Finding(
-            Level.WARNING,
-            "copies",
-            f"only one replica, lost with its broker: {_listed(by_count[1])}",
-            "create topics with -r 3, or add replicas: raftka topic alter-replication"
-            f" {by_count[1][0] if len(by_count[1]) == 1 else 'TOPIC'} -r 3"
-            if picture.is_raftka
-            else "create topics with -r 3, or add replicas (kafka-reassign-partitions)",
-            "the topic was created with one replica",
-        )
-    if picture.is_raftka and 2 in by_count:
-        yield Finding(
-            Level.WARNING,
-            "copies",
-            f"two replicas, and writes need both: {_listed(by_count[2])}",
-            "use one replica, or three: raftka topic alter-replication"
-            f" {by_count[2][0] if len(by_count[2]) == 1 else 'TOPIC'} -r 3",
-            "a majority of two is two",
-        )
-    if picture.is_raftka and not picture.lost and len(picture.brokers) == 2:
-        yield Finding(
-            Level.WARNING,
-            "copies",
-            "like one broker, two brokers tolerate no failure, and they fail twice as often",
-            "run three: a broker with an empty data.dir joins (docs/operations/joining.md)",
-            "a majority of two is two",
-        )
-
-
-def check_settings(picture: Picture) -> Iterator[Finding]:
-    """Name topics whose settings risk records or writes."""
-    caching = [each.name for each in picture.topics if each.has_write_caching]
-    if caching:
-        yield Finding(
-            Level.NOTE,
-            "settings",
-            f"acks=all is answered before the fsync: {_listed(caching)}",
-            "set write.caching=false, unless a power cut of several brokers may cost the newest records",
-            "write.caching is true",
-        )
-    fewest = _fewest_replicas(picture)
-    strict = [
-        each.name
-        for each in picture.topics
-        if each.min_isr is not None and 1 < fewest.get(each.name, 0) == each.min_isr
-    ]
-    if strict and len(picture.brokers) > 2:
-        yield Finding(
-            Level.NOTE,
-            "settings",
-            f"acks=all needs every replica, so one broker that is away stops producers: {_listed(strict)}",
-            "set min.insync.replicas to one less than the number of replicas",
-            "min.insync.replicas is the number of replicas",
-        )
-    by_numbers: dict[tuple[int, int], list[str]] = {}
-    for each in picture.topics:
-        if each.min_isr is not None and each.name in fewest and each.min_isr > fewest[each.name]:
-            by_numbers.setdefault((each.min_isr, fewest[each.name]), []).append(each.name)
-    for (min_isr, count), names in sorted(by_numbers.items()):
-        lower = f"{names[0] if len(names) == 1 else 'TOPIC'} --set min.insync.replicas={count // 2 + 1}"
-        yield Finding(
-            Level.NOTE,
-            "settings",
-            f"min.insync.replicas is {min_isr}, and acks=all waits for {counted(count, 'replica')}, the most there are:"
-            f" {_listed(names)}",
-            f"add replicas, or lower it: raftka topic alter-config {lower}; where a topic sets it, its other keys"
-            " cannot be changed before",
-            "min.insync.replicas is above the number of replicas",
-        )
-    unclean = [each.name for each in picture.topics if each.has_unclean_elections]
-    if unclean:
-        yield Finding(
-            Level.WARNING,
-            "settings",
-            f"a replica that lacks acknowledged records may be elected: {_listed(unclean)}",
-            "set unclean.leader.election.enable=false",
-            "unclean.leader.election.enable is true",
-        )
-
-
 def check_balance(picture: Picture) -> Iterator[Finding]:
     """Say whether one broker leads too much."""
     leaders = Counter(each.leader for each in picture.partitions or () if each.leader is not None)
@@ -302,54 +209,6 @@ def check_balance(picture: Picture) -> Iterator[Finding]:
         yield ok("balance", f"no broker leads more than {most} of {counted(total, 'partition')}")
 
 
-def check_configs(picture: Picture) -> Iterator[Finding]:
-    """Name keys in which brokers differ that should be equal.
-
-    A value that was set on one broker while it runs is wanted: the other brokers are compared without it.
-    """
-    values: dict[str, dict[str | None, list[int]]] = {}
-    wanted: dict[str, list[int]] = {}
-    known = [each for each in picture.brokers if each.configs is not None]
-    for broker in known:
-        for key, value in (broker.configs or {}).items():
-            if key in broker.own_configs:
-                wanted.setdefault(key, []).append(broker.node_id)
-            elif not _OWN_KEY.search(key):
-                values.setdefault(key, {}).setdefault(value, []).append(broker.node_id)
-    different = {key: found for key, found in sorted(values.items()) if len(found) > 1}
-    for key, found in different.items():
-        each = ", ".join(f"{value} on {','.join(map(str, nodes))}" for value, nodes in found.items())
-        yield Finding(
-            Level.WARNING,
-            "config",
-            f"brokers differ in {key}: {each}",
-            "give all brokers the same value, and restart them",
-            "the files, RAFTKA_* variables or flags of the brokers differ",
-        )
-    if known and not different:
-        each = ", ".join(f"{key} on {','.join(map(str, nodes))}" for key, nodes in sorted(wanted.items()))
-        but = f", but for what was set on single ones: {each}" if wanted else ""
-        yield ok("config", f"the same for all brokers{but}")
-
-
-def check_versions(picture: Picture) -> Iterator[Finding]:
-    """Say that brokers run different versions."""
-    by_version: dict[str, list[int]] = {}
-    for broker in picture.brokers:
-        if broker.version:
-            by_version.setdefault(broker.version, []).append(broker.node_id)
-    if len(by_version) > 1:
-        each = ", ".join(f"{version} on {','.join(map(str, nodes))}" for version, nodes in sorted(by_version.items()))
-        yield Finding(
-            Level.NOTE,
-            "versions",
-            f"brokers run different versions: {each}",
-            "finish the upgrade: restart the other brokers with the newer version, one after the other"
-            " (docs/operations/upgrade.md)",
-            "an upgrade is under way, or was not finished",
-        )
-
-
 RULES = (
     Rule("Lost brokers", check_brokers),
     Rule("Brokers that hang", broker_rules.check_hanging),
@@ -367,11 +226,11 @@ RULES = (
     Rule("Throttles left behind", move_rules.check_throttles),
     Rule("Brokers on their way", member_rules.check_members),
     Rule("Voters of raft0", member_rules.check_voters),
-    Rule("Too few replicas", check_copies),
-    Rule("Risky settings of topics", check_settings),
+    Rule("Too few replicas", setting_rules.check_copies),
+    Rule("Risky settings of topics", setting_rules.check_settings),
     Rule("Unbalanced leaders", check_balance),
-    Rule("Different configurations", check_configs),
-    Rule("Different versions", check_versions),
+    Rule("Different configurations", setting_rules.check_configs),
+    Rule("Different versions", setting_rules.check_versions),
     Rule("Features that are not raised", move_rules.check_features),
     Rule("Bounds that are reached", broker_rules.check_bounds),
     Rule("Full disks", broker_rules.check_disks),
@@ -408,17 +267,8 @@ def in_order(picture: Picture) -> Picture:
     )
 
 
-def _fewest_replicas(picture: Picture) -> dict[str, int]:
-    fewest: dict[str, int] = {}
-    for each in picture.partitions or ():
-        count = len(each.replicas)
-        if count < fewest.get(each.topic, count + 1):
-            fewest[each.topic] = count
-    return fewest
-
-
 def _names(partitions: Iterable[PartitionPicture]) -> str:
-    return _listed([each.name for each in partitions])
+    return listed([each.name for each in partitions])
 
 
 def _nodes(nodes: Iterable[int]) -> str:
@@ -427,8 +277,3 @@ def _nodes(nodes: Iterable[int]) -> str:
 
 def _who(nodes: list[int]) -> str:
     return f"broker{'s' if len(nodes) > 1 else ''} {_nodes(nodes)} {'do' if len(nodes) > 1 else 'does'}"
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
-    return ", ".join(names[:_SHOWN_MAX]) + more
