@@ -236,13 +236,19 @@ class Transactor:
 
 
 class KeyReader:
-    """Reads partitions at read_committed, one at a time."""
+    """Reads partitions at read_committed, one at a time.
+
+    Whoever reads a partition on is not sent back to its last record: the consumer stands behind aborted records that it
+    has passed over and tells nobody of, and they may take longer than one poll.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         options = {"fetch_wait_max_ms": 100, "topic_metadata_refresh_interval_ms": 2_000, "check_crcs": True}
         self._consumer: Consumer = new_consumer(
             bootstrap, isolation_level="read_committed", enable_partition_eof=True, **options
         )
+        # What the consumer reads, and from where its next record counts: topic, partition, offset.
+        self._goes_on_at: tuple[str, int, int] | None = None
 
     def read(self, topic: str, partition: int, position: int) -> list[tuple[int, str]]:
         """Return what one poll finds from an offset on: offsets and values."""
@@ -267,7 +273,8 @@ class KeyReader:
         """Return the records of one poll, and the end of the partition if the poll has come to it; else 0."""
         from confluent_kafka import TopicPartition
 
-        self._consumer.assign([TopicPartition(topic, partition, position)])
+        if self._goes_on_at != (topic, partition, position):
+            self._consumer.assign([TopicPartition(topic, partition, position)])
         records: list[tuple[int, str]] = []
         deadline = time.monotonic() + seconds
         while len(records) < _POLL_RECORDS and (left := deadline - time.monotonic()) > 0:
@@ -278,7 +285,10 @@ class KeyReader:
             if error is None:
                 records.append((message.offset() or 0, stripped(message.value() or b"")))
             elif error.name() == "_PARTITION_EOF":
+                # librdkafka tells of an end once: who asks again later is to hear of it again.
+                self._goes_on_at = None
                 return records, message.offset() or 0
+        self._goes_on_at = (topic, partition, records[-1][0] + 1 if records else position)
         return records, 0
 
 
