@@ -49,10 +49,11 @@
 * `health_counts`         how many partitions a broker leads, and how many of them are in trouble; raft0's leader:
                           brokers alive, and partitions that nobody leads.
 * `quorum_status`         where raft0's voters stand, as its leader knows.
-* `cluster_entry`         to which cluster this node belongs: `founding` is how the seeds become one, once, and
-                          `founders_levels` at which levels of features; `joining` how other brokers come in;
-                          `first_contact` what a broker asks before it writes anything; `known_brokers` whom its
-                          links reach; `registration` tells raft0 where this one is.
+* `cluster_entry`         to which cluster this node belongs: `founding` is how the seeds become one, once,
+                          `founding_words` what they say and write down, and `founders_levels` at which levels of
+                          features; `joining` how other brokers come in; `first_contact` what a broker asks before it
+                          writes anything; `known_brokers` whom its links reach; `registration` tells raft0 where this
+                          one is.
 * `broker_changes`        brokers are drained, emptied, replaced and removed, at raft0's leader: `broker_rules` what is
                           refused, `broker_waits` what is waited for, `evacuation` moves what must leave, `move_index`
                           which partitions that may be, `move_places` how many move at a time, `draining` hands over

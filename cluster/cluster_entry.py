@@ -6,7 +6,8 @@ It tells the links of the node as soon as it knows.
 import logging
 
 from cluster.directory_stamp import DirectoryStamp
-from cluster.founding import ClusterRecord, FoundedElsewhereError, Founding
+from cluster.founding import FoundedElsewhereError, Founding
+from cluster.founding_words import ClusterRecord
 from cluster.joining import Joining, JoinRequest, Joins
 from cluster.known_brokers import KnownBrokers
 from cluster.node_options import NodeOptions

@@ -27,7 +27,8 @@ from cluster.errors import (
     PermanentStartupError,
     RefusedDirectoryError,
 )
-from cluster.founding import ClusterRecord, Seed, check_refused_directory
+from cluster.founding import check_refused_directory
+from cluster.founding_words import ClusterRecord, Seed
 from model.features import BROKERS_LEVEL, MEMBERSHIP
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import ErrorCode, HandshakeRefusedError, RefusalCode, RemoteError, RpcError

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from cluster.feature_table import FeatureTable
-from cluster.founding import ClusterRecord, Seed, addresses
+from cluster.founding_words import ClusterRecord, Seed, addresses
 from cluster.members_table import Member, MembersTable
 from model.error_text import reason_of
 from model.features import BROKERS_LEVEL, MEMBERSHIP

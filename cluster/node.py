@@ -27,7 +27,8 @@ from cluster.draining import Draining
 from cluster.dynamic_options import DynamicOptions, FixedOptions
 from cluster.evacuation import Evacuation
 from cluster.events import Events
-from cluster.founding import ClusterRecord, Founding
+from cluster.founding import Founding
+from cluster.founding_words import ClusterRecord
 from cluster.health_counts import HealthCounts
 from cluster.idle_probe import IdleProbe
 from cluster.joining import Admissions, Joining

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from cluster.producer_table import ProducerOptions
 from cluster.state_bounds import StateOptions
 from model.features import OFFERED, LevelRange

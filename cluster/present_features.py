@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from cluster.errors import FeatureUpdateError
-from cluster.founding import FOUND, FoundRequest
+from cluster.founding_words import FOUND, FoundRequest
 from model.error_text import reason_of
 from model.ids import NodeId, Replica
 from rpc.errors import RpcError

@@ -16,7 +16,7 @@ from cluster.admin_requests import AdminRequests
 from cluster.commands import BrokerRecord
 from cluster.controller import Controller
 from cluster.errors import ClusterError, StartupError
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from cluster.joining import Joining, JoinRequest
 from cluster.known_brokers import KnownBrokers
 from cluster.known_features import keep_features_known

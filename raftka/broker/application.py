@@ -18,7 +18,7 @@ from cluster.commands import BrokerRecord
 from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
 from cluster.errors import PermanentStartupError, StartupError
 from cluster.first_contact import FirstContact
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from cluster.node import Node
 from cluster.node_options import NodeOptions
 from cluster.partition_status import PartitionStatusReader

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from cluster.errors import ClusterError
 from cluster.first_contact import FirstContact
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from cluster.node import Node, StartPhase
 from cluster.node_options import NodeOptions
 from model.error_text import reason_of

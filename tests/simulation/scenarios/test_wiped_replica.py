@@ -7,7 +7,8 @@ import cluster.data_directory_watch
 import cluster.node
 import tests.simulation.world.observer
 from cluster.data_directory import DirectoryRecord, claim_data_directory, read_identity
-from cluster.founding import ClusterRecord, Founding, found
+from cluster.founding import Founding
+from cluster.founding_words import ClusterRecord, found
 from model.ids import DirectoryId, Replica
 from tests.simulation.scenarios.scenario import QUORUM, Scenario
 from tests.simulation.world.sim_disk import Directory

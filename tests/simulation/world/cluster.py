@@ -9,7 +9,7 @@ from cluster.commands import BrokerRecord
 from cluster.data_directory import GROUPS, lock_data_directory
 from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectoryError, StartupError
 from cluster.first_contact import FirstContact
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from cluster.node import Node
 from cluster.node_options import NodeOptions
 from cluster.partition import Partition

@@ -11,7 +11,7 @@ from cluster.admin_messages import CreateTopicRequest, DeleteTopicRequest
 from cluster.commands import BrokerRecord
 from cluster.data_directory import DataDirectoryLock, lock_data_directory
 from cluster.dynamic_options import DynamicOptions
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from cluster.node import Node
 from cluster.node_options import NodeOptions
 from cluster.partition import Partition

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.admin_messages import RegisterBrokerRequest, UpdateFeatureRequest
 from cluster.errors import FeatureUpdateError, PermanentStartupError
-from cluster.founding import FOUND, AnyWord, ClusterRecord, FoundReply, Seed, SeedWord
+from cluster.founding_words import FOUND, AnyWord, ClusterRecord, FoundReply, Seed, SeedWord
 from model.features import (
     COMPACTION,
     GROUP_VERSION,

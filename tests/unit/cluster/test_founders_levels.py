@@ -9,7 +9,8 @@ import pytest
 
 import cluster.founding
 from cluster.errors import PermanentStartupError
-from cluster.founding import FOUND, ClusterRecord, Founding, FoundReply, Seed, SeedWord
+from cluster.founding import Founding
+from cluster.founding_words import FOUND, ClusterRecord, FoundReply, Seed, SeedWord
 from model.features import GROUP_VERSION, MEMBERSHIP, TRANSACTION_VERSION, highest_of, lacking
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import LinkDownError

@@ -9,7 +9,7 @@ import pytest
 from cluster_nodes import SECRET, Cluster, cluster_of, run, until
 
 from cluster.errors import RefusedDirectoryError, StartupError
-from cluster.founding import ClusterRecord, FoundRequest, Seed, found
+from cluster.founding_words import ClusterRecord, FoundRequest, Seed, found
 from model.features import OFFERED
 from model.ids import DirectoryId, NodeId, Replica
 from rpc.errors import RefusalCode

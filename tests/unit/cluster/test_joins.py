@@ -18,7 +18,7 @@ from cluster.errors import (
     StartupError,
     UnknownBrokerError,
 )
-from cluster.founding import Seed
+from cluster.founding_words import Seed
 from model.features import OFFERED
 from model.ids import RAFT0, NodeId
 from raft.errors import RaftError

@@ -4,7 +4,7 @@ import asyncio
 
 from cluster.commands import AdmitBroker, BrokerRecord, SetFeature
 from cluster.controller_tables import ControllerTables
-from cluster.founding import Seed, found
+from cluster.founding_words import Seed, found
 from cluster.known_brokers import KnownBrokers
 from model.features import MEMBERSHIP, OFFERED, told_features
 from model.ids import DirectoryId, Index, NodeId, Replica

@@ -9,7 +9,7 @@ from wire_client import broker_in
 
 import cluster.founding
 import cluster.node_options
-from cluster.founding import found
+from cluster.founding_words import found
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ApiVersionsRequest, UpdateFeaturesRequest

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cluster.events import EventKind
-from cluster.founding import FOUND
+from cluster.founding_words import FOUND
 from model.features import KNOWN, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from model.ids import NodeId
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
