@@ -3,8 +3,8 @@
     note       the records of an entry are decoded and wait     truncate   those of removed entries are forgotten
     commit     they change the table, in log order              snapshot, restore   the table as bytes
 
-What an entry does to the table may be something else than its records say (`effects`): it may depend on what lies
-before it in the log, and on nothing else.
+What an entry does to the table may be something else than its records say (`effects`), and more than them
+(`settle_beside`): it may depend on what lies before it in the log, and on nothing else.
 
 Every replica keeps it up to date, so that the next coordinator has nothing to read. Nothing uncommitted is ever seen.
 But what is noted counts where the leader admits an entry: the table must have room for all that lies in the log.
@@ -28,6 +28,9 @@ from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import Buffer, Entry, EntryKind
 
 _logger = logging.getLogger("cluster")
+
+# Records that entries change in one step beside their own: two or three milliseconds' work.
+_CHANGES_PER_STEP = 200
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -131,8 +134,26 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
         """
         return records
 
-    def on_noted(self, index: Index, effects: Records[K, V]) -> None:
-        """An entry that does this to the table was noted; `truncate` and `commit` follow."""
+    def on_noted(self, effects: Records[K, V]) -> None:
+        """An entry that does this to the table was noted."""
+
+    def on_truncated(self, effects: Records[K, V]) -> None:
+        """It is gone."""
+
+    def on_committed(self, effects: Records[K, V]) -> None:
+        """The table has it."""
+
+    def settle_beside(self, effects: Records[K, V], room: int) -> int | None:
+        """Change in the table what an entry changes beside its own effects, which it is about to take.
+
+        Args:
+            effects: Of the entry.
+            room: How many records may be changed.
+
+        Returns:
+            How many more may be changed; None: that was not all of it, and it goes on in another step.
+        """
+        return room
 
     async def wait_applied(self, index: Index) -> None:
         """Return once `index` is applied. The caller bounds the wait with `asyncio.timeout`."""
@@ -171,26 +192,42 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
                 assert not self._tail or self._tail[-1][0].log_index < entry.index
                 self._tail.append((Place(entry.index, entry.term), effects))
                 self._ahead.note(effects)
-                self.on_noted(entry.index, effects)
+                self.on_noted(effects)
 
     def truncate(self, first_removed: Index) -> None:
         """Forget the records of the entries from `first_removed` on; none of them is committed."""
         while self._tail and self._tail[-1][0].log_index >= first_removed:
-            self._ahead.truncate(self._tail.pop()[1])
+            _, effects = self._tail.pop()
+            self._ahead.truncate(effects)
+            self.on_truncated(effects)
 
     def commit(self, index: Index) -> None:
         """Apply everything up to `index`."""
+        while self.commit_some(index) < index:
+            pass
+
+    def commit_some(self, index: Index) -> Index:
+        """As `raft.log_state.PacedLogState` has it."""
+        room = _CHANGES_PER_STEP
         while self._tail and self._tail[0][0].log_index <= index:
-            place, records = self._tail.popleft()
+            place, records = self._tail[0]
+            left = self.settle_beside(records, room)
+            if left is None:
+                index = Index(place.log_index - 1)
+                break
+            room = left
+            self._tail.popleft()
             # G3 of RFC 0009: no record changes the table twice.
             assert place.log_index > self.applied_index
             for key, value in records:
                 self._ahead.commit(key)
                 self.apply(key, value, place)
+            self.on_committed(records)
         # B2 of RFC 0008: what is counted ahead is what the table has once all of it is applied.
         assert self._tail or self._ahead.size_bytes == self.table.size_bytes
         assert self._tail or self._ahead.record_count == self.table.record_count
         self._advance_applied(index)
+        return index
 
     def fills(self) -> list[Fill]:
         """Return how full the table is, by each of its bounds; what is noted counts."""

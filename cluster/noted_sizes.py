@@ -35,7 +35,7 @@ class NotedSizes(Generic[K, V]):
         record_size: Returns what a record takes of the state bytes; 0 for one that deletes, which has no value.
 
     Attributes:
-        size_bytes, record_count: Of the table, at the end of the log.
+        size_bytes, record_count: Of the table, once it has all noted records.
     """
 
     def __init__(self, table: SizedTable[K], record_size: Callable[[K, V | None], int]) -> None:
@@ -73,6 +73,13 @@ class NotedSizes(Generic[K, V]):
             now = self.size_of(key)
             self.size_bytes += now - removed
             self.record_count += (now > 0) - (removed > 0)
+
+    def change(self, key: K, value: V | None) -> None:
+        """The table is about to take a value that no noted record has; what is noted of the key comes behind it."""
+        if key not in self._sizes:
+            before, after = self._table.size_of(key), self._record_size(key, value)
+            self.size_bytes += after - before
+            self.record_count += (after > 0) - (before > 0)
 
     def commit(self, key: K) -> None:
         """The oldest record of `key` is about to be applied."""

@@ -8,7 +8,8 @@ a committed entry, so that the entries before the log start are not needed to kn
     both       truncate (a newer leader, or an append that failed) ; commit -> snapshot
     start      restore, note ... note            from the newest snapshot and the entries behind it
 
-A state that must have something durable before it settles some entry is a `HoldingLogState`, too.
+A state that must have something durable before it settles some entry is a `HoldingLogState`, too. One whose entries
+may be much work is a `PacedLogState`.
 """
 
 from collections.abc import Awaitable, Iterator
@@ -51,7 +52,8 @@ class LogState(Protocol):
     def commit(self, index: Index) -> None:
         """Settle what was noted up to `index`: it is never truncated. Not above what was noted; may repeat.
 
-        It may come later than the commit itself: what is noted and what is settled must look the same to `admit`.
+        It may come later than the commit itself: what is noted and what is settled must look the same to `admit`. Only
+        a bound on the size of the state may count with more than that until all of it is settled.
         """
         ...
 
@@ -87,6 +89,19 @@ class HoldingLogState(Protocol):
 
     async def wait_until_it_settles(self) -> None:
         """Return once the next entry may be settled. It waits as long as the disk lets it wait."""
+        ...
+
+
+@runtime_checkable
+class PacedLogState(Protocol):
+    """What a `LogState` has beside its own methods if a single entry may be more than one step's work."""
+
+    def commit_some(self, index: Index) -> Index:
+        """As `commit`, but do some milliseconds' work at most; return up to where everything is settled.
+
+        It is called again until that is `index`. Meanwhile entries may be admitted, noted and truncated. No snapshot is
+        taken of an entry that is settled in part.
+        """
         ...
 
 

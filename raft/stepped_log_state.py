@@ -12,6 +12,7 @@ state that it holds is that of one index, however many steps it takes.
 A step settles entries of one kind after the other, so that each duration is counted for its kind (`call_figures`).
 
 A `HoldingLogState` says how far a step may go. Settling then waits in the background, and a snapshot waits with it.
+A `PacedLogState` ends a step amid an entry that is more work than a step.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from model.ids import Index, Term
-from raft.log_state import HoldingLogState, LogState, NoLogState
+from raft.log_state import HoldingLogState, LogState, NoLogState, PacedLogState
 from raft.replica_counts import ReplicaCounts
 from runtime.gate import Gate
 from storage.entry import Entry, EntryKind
@@ -45,6 +46,7 @@ class SteppedLogState:
     def __init__(self, log: Log, state: LogState, step_entries: int, bytes_max: int) -> None:
         self.state = state
         self._holding = state if isinstance(state, HoldingLogState) else None
+        self._paced = state if isinstance(state, PacedLogState) else None
         self._log = log
         self._step_entries = step_entries
         self._bytes_max = bytes_max
@@ -167,28 +169,36 @@ class SteppedLogState:
         index = Index(min(self.committed, self.applied_index + self._step_entries))
         if self._holding is not None:
             index = self._holding.settles_until(index)
-        while self.applied_index < index:
-            self._apply(index)
+        while self.applied_index < index and self._apply(index):
+            pass
 
-    def _apply(self, index: Index) -> None:
-        """Settle up to `index` at most: the entries that are of the kind of the next one."""
+    def _apply(self, index: Index) -> bool:
+        """Settle up to `index` at most: the entries that are of the kind of the next one.
+
+        Returns whether they are settled: if not, the step is over.
+        """
         runs = self._runs
         end = index if len(runs) < 2 else self._end_of_run(index)
         counts, now = self._counts, self._now
         if counts is None or now is None or not runs:
-            self.state.commit(end)
-            self.applied_index = end
-            return
+            self.applied_index = self._commit(end)
+            return self.applied_index == end
         kind, began, is_applied = runs[0][1], now(), False
         try:
-            self.state.commit(end)
+            self.applied_index = self._commit(end)
             is_applied = True
         finally:
             if not is_applied:
                 counts.apply_failed(kind)
-        self.applied_index = end
         ended = now()
         counts.applied(kind, ended - began, ended)
+        return self.applied_index == end
+
+    def _commit(self, index: Index) -> Index:
+        if self._paced is not None:
+            return self._paced.commit_some(index)
+        self.state.commit(index)
+        return index
 
     def _end_of_run(self, index: Index) -> Index:
         """Return the last entry up to `index` that is of the kind of the next one to settle; forget older runs."""

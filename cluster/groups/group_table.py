@@ -13,7 +13,7 @@ end what is known of the producers, in a format of its own (`cluster.producer_ta
 import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping
 
-from cluster.groups.pending_offsets import PendingKey, PendingOffset, PendingOffsets, TableKey, TableValue
+from cluster.groups.pending_offsets import EndOfTransaction, PendingKey, PendingOffsets, TableKey, TableValue
 from cluster.groups.records import (
     CommittedOffset,
     GroupKey,
@@ -24,7 +24,7 @@ from cluster.groups.records import (
     encoded_size,
 )
 from cluster.record_reader import UnreadableRecordError, read_part, read_sized_part
-from model.ids import Index
+from model.ids import NO_INDEX, Index
 from model.key_value_batch import KeyValue
 from storage.errors import CorruptLogError
 
@@ -86,11 +86,14 @@ class GroupTable:
         value = self._value(key)
         return 0 if value is None else record_size(key, value)
 
-    def apply(self, key: TableKey, value: TableValue | None) -> None:
-        """Take one committed record; None deletes."""
+    def apply(self, key: TableKey, value: TableValue | None, log_index: Index = NO_INDEX) -> None:
+        """Take one committed record of an entry; None deletes.
+
+        A pending offset takes the place of none: the former one of its producer was removed, if there was one.
+        """
         before = self.size_of(key)
         match key, value:
-            case PendingKey(), PendingOffset() | None:
+            case PendingKey(), CommittedOffset() | None:
                 self.pending.put(key, value)
             case GroupKey(), StoredGroup():
                 self._groups[key.group] = value
@@ -98,6 +101,7 @@ class GroupTable:
                 self._groups.pop(key.group, None)
             case OffsetKey(), CommittedOffset():
                 self._offsets.setdefault(key.group, {})[key.topic, key.partition] = value
+                self.pending.overtake(key, log_index)
             case OffsetKey(), _:
                 self._remove_offset(key)
         after = self.size_of(key)
@@ -109,6 +113,8 @@ class GroupTable:
             return self.pending.get(key)
         if isinstance(key, GroupKey):
             return self._groups.get(key.group)
+        if isinstance(key, EndOfTransaction):
+            return None
         return self._offsets.get(key.group, _NO_OFFSETS).get((key.topic, key.partition))
 
     def _remove_offset(self, key: OffsetKey) -> None:
@@ -143,8 +149,9 @@ class GroupTable:
 
     def _parts(self) -> Iterator[bytes]:
         for key, value in self.pending:
-            packed = _PENDING.pack(key.producer_id, value.log_index, value.is_overtaken)
-            yield packed + _framed(encode_record(key.place, value.offset))
+            is_overtaken = self.pending.is_overtaken(key.place, key.log_index)
+            packed = _PENDING.pack(key.producer_id, key.log_index, is_overtaken)
+            yield packed + _framed(encode_record(key.place, value))
         for record in self._records():
             yield _framed(record)
 
@@ -197,7 +204,10 @@ class GroupTable:
         if not isinstance(place, OffsetKey) or not isinstance(said, CommittedOffset):
             raise CorruptLogError(f"{_WHAT} cannot be read: something else than an offset is pending")
         producer_id, index, is_overtaken = _PENDING.unpack(packed)
-        self.apply(PendingKey(producer_id, *place), PendingOffset(said, Index(index), is_overtaken))
+        self.apply(PendingKey(producer_id, *place, Index(index)), said)
+        if is_overtaken:
+            # By what is not said any more: nothing that is pending lies between the two.
+            self.pending.overtake(place, Index(index))
         return position
 
 
@@ -205,10 +215,9 @@ def record_size(key: TableKey, value: TableValue | None) -> int:
     """Return what a record takes of the state bytes; 0 for one that deletes."""
     if value is None:
         return 0
+    assert not isinstance(key, EndOfTransaction), "it has no value"
     if isinstance(key, PendingKey):
-        assert isinstance(value, PendingOffset)
-        return _PENDING.size + _FRAMING_BYTES + encoded_size(key.place, value.offset)
-    assert not isinstance(value, PendingOffset)
+        return _PENDING.size + _FRAMING_BYTES + encoded_size(key.place, value)
     return _FRAMING_BYTES + encoded_size(key, value)
 
 

@@ -3,26 +3,31 @@
 Transactions may be open in the log: batches with offsets that count only if their producer commits (RFC 0021, section
 8). Who their producers are, what is open, and which batch or marker may be appended is known as in a partition with
 data (`cluster.producer_state`). Here is what they do to the table (`pending_offsets`).
+
+A marker ends what is pending of its producer, and a deletion what is pending at its place. Both may be very much. So
+they are noted as they are; what they end is looked up in the table when they are settled, in steps. In between a place
+is either pending or has its offset, and readers wait until the whole entry is settled.
+
+What lies in the log is counted ahead, with no less than it will take: a batch of a transaction as if nothing of it
+were there, and a marker or a deletion as if it ended nothing. Once they are settled the count is exact.
 """
 
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from cluster.coordinator_log_state import CoordinatorLogState, Place
 from cluster.groups.group_table import FORMAT_2_BYTES, GroupTable, record_size
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.groups.pending_offsets import (
     Effects,
+    EndOfTransaction,
     PendingKey,
-    PendingOffset,
-    PendingOffsets,
     TableKey,
     TableValue,
-    effects_of_marker,
-    effects_of_plain,
     effects_of_transactional,
 )
-from cluster.groups.records import Key, Value, decode_record
+from cluster.groups.records import Key, OffsetKey, Value, decode_record
 from cluster.noted_sizes import NotedSizes
 from cluster.producer_batch import is_marker, is_transactional, read_sequence
 from cluster.producer_state import ProducerState
@@ -31,7 +36,7 @@ from cluster.state_bounds import StateBound, StateOptions
 from cluster.transactions.fences import Fences
 from cluster.transactions.open_transactions import OpenTransactions
 from model.control_batch import MarkerType, Prepare, decode_marker
-from model.ids import Index
+from model.ids import NO_INDEX, Index
 from model.key_value_batch import KeyValue
 from raft.errors import RaftError
 from raft.replicate_item import NewEntry, ReplicateResult
@@ -75,13 +80,12 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
             StateBound(what, "records", options.group_records_max, _CURE),
         )
         self.producers = ProducerState(now_ms, producer_options)
-        # What is pending behind all that is noted, and how noted entries are undone in it, oldest first.
-        self._pending_ahead = PendingOffsets()
-        self._undo: deque[tuple[Index, list[tuple[PendingKey, PendingOffset | None]]]] = deque()
+        # In how many noted batches of transactions a group has offsets.
+        self._noted_groups: Counter[str] = Counter()
 
     def is_pending(self, group_id: str) -> bool:
-        """Whether a group has pending offsets: as committed entries say, or as all that lies in the log says."""
-        return bool(self.table.pending.places(group_id) or self._pending_ahead.places(group_id))
+        """Whether a group has pending offsets, or a batch lies in the log that is not settled and has some."""
+        return bool(self.table.pending.places(group_id)) or group_id in self._noted_groups
 
     # -- what entries do to the table ---------------------------------------------------------------------------
 
@@ -96,18 +100,60 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
     def effects(self, payload: Buffer, records: Effects, index: Index) -> Effects:
         """See `pending_offsets`."""
         if not _is_transactional(payload):
-            return effects_of_plain(records, self._pending_ahead)
+            return records
         if is_marker(payload):
             marker = decode_marker(payload)
-            is_commit = marker.type is MarkerType.COMMIT
-            return effects_of_marker(marker.producer_id, self._pending_ahead, is_commit=is_commit)
+            return [(EndOfTransaction(marker.producer_id, marker.type is MarkerType.COMMIT), None)]
         sequence = read_sequence(payload)
         assert sequence is not None
         return effects_of_transactional(sequence.producer_id, records, index)
 
     def apply(self, key: TableKey, value: TableValue | None, place: Place) -> None:
-        """Where the record lies is nothing to the table."""
-        self.table.apply(key, value)
+        """Take one record; a pending offset takes the place of the former one of its producer."""
+        if isinstance(key, PendingKey):
+            former = self.table.pending.of_producer(key.producer_id).get(key.place)
+            if former is not None and former.log_index != key.log_index:
+                self._change(key._replace(log_index=former.log_index), None)
+        self.table.apply(key, value, place.log_index)
+
+    def settle_beside(self, effects: Effects, room: int) -> int | None:
+        """End what is pending of a producer, or at a place that is deleted."""
+        pending, left = self.table.pending, room
+        for key, value in effects:
+            if not pending:
+                break
+            if isinstance(key, EndOfTransaction):
+                left -= self._end_some(key, left)
+                if pending.of_producer(key.producer_id):
+                    return None
+            elif value is None and isinstance(key, OffsetKey):
+                left -= self._delete_some(key, left)
+                if pending.producers_at(key):
+                    return None
+        return left
+
+    def _end_some(self, end: EndOfTransaction, room: int) -> int:
+        pending = self.table.pending
+        some = list(islice(pending.of_producer(end.producer_id).items(), room))
+        for place, each in some:
+            is_applied = end.is_commit and not pending.is_overtaken(place, each.log_index)
+            self._change(PendingKey(end.producer_id, *place, each.log_index), None)
+            if is_applied:
+                self._change(place, each.offset, each.log_index)
+        return len(some)
+
+    def _delete_some(self, place: OffsetKey, room: int) -> int:
+        pending = self.table.pending
+        some = list(islice(pending.producers_at(place), room))
+        for producer_id in some:
+            index = pending.of_producer(producer_id)[place].log_index
+            self._change(PendingKey(producer_id, *place, index), None)
+        return len(some)
+
+    def _change(self, key: TableKey, value: TableValue | None, log_index: Index = NO_INDEX) -> None:
+        """Change what no record in the log names."""
+        self._ahead.change(key, value)
+        self.table.apply(key, value, log_index)
 
     # -- LogState -----------------------------------------------------------------------------------------------
 
@@ -132,30 +178,31 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
             self.producers.note(entry)
         super().note(entry)
 
-    def on_noted(self, index: Index, effects: Effects) -> None:
-        """Keep what is pending at the end of the log."""
-        undo = [
-            (key, self._pending_ahead.put(key, value))
-            for key, value in effects
-            if isinstance(key, PendingKey) and (value is None or isinstance(value, PendingOffset))
-        ]
-        if undo:
-            self._undo.append((index, undo))
+    def on_noted(self, effects: Effects) -> None:
+        """Count the groups of a batch of a transaction."""
+        self._noted_groups.update(_pending_groups(effects))
+
+    def on_truncated(self, effects: Effects) -> None:
+        """Count them no more."""
+        self.on_committed(effects)
+
+    def on_committed(self, effects: Effects) -> None:
+        """Count them no more."""
+        for group_id in _pending_groups(effects):
+            self._noted_groups[group_id] -= 1
+            if not self._noted_groups[group_id]:
+                del self._noted_groups[group_id]
 
     def truncate(self, first_removed: Index) -> None:
         """Forget the records of the entries from `first_removed` on; none of them is committed."""
         super().truncate(first_removed)
         self.producers.truncate(first_removed)
-        while self._undo and self._undo[-1][0] >= first_removed:
-            for key, before in reversed(self._undo.pop()[1]):
-                self._pending_ahead.put(key, before)
 
-    def commit(self, index: Index) -> None:
-        """Apply everything up to `index`."""
-        self.producers.commit(index)
-        while self._undo and self._undo[0][0] <= index:
-            self._undo.popleft()
-        super().commit(index)
+    def commit_some(self, index: Index) -> Index:
+        """Apply what is up to `index`, or a part of it; what a producer has open stays so until all of it is ended."""
+        reached = super().commit_some(index)
+        self.producers.commit(reached)
+        return reached
 
     def snapshot(self) -> Iterator[bytes]:
         """Yield the table as of the last `commit`, part by part, and what is known of transactional producers."""
@@ -182,8 +229,7 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
 
     def _begin(self, table: GroupTable) -> None:
         super()._begin(table)
-        self._undo.clear()
-        self._pending_ahead = table.pending.copy()
+        self._noted_groups.clear()
 
     # -- TransactionalLogState ----------------------------------------------------------------------------------
 
@@ -222,6 +268,12 @@ class OffsetsLogState(CoordinatorLogState[TableKey, TableValue, GroupTable]):
     def last_marker(self, producer_id: int) -> Index:
         """As `ProducerState.last_marker`."""
         return self.producers.last_marker(producer_id)
+
+
+def _pending_groups(effects: Effects) -> set[str]:
+    if not effects or not isinstance(effects[0][0], PendingKey):
+        return set()
+    return {key.group for key, _ in effects if isinstance(key, PendingKey)}
 
 
 def _is_transactional(payload: Buffer) -> bool:

@@ -7,10 +7,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from offset_entries import commit_of, committed, marker_of, place, placed, txn_commit
 from test_pending_offsets_model import PendingMachine
 
-from cluster.groups import offsets_log_state
 from cluster.groups.group_table import GroupTable
 from cluster.groups.offsets_log_state import OffsetsLogState
-from cluster.groups.pending_offsets import effects_of_marker, effects_of_plain
+from cluster.groups.pending_offsets import PendingOffsets
+from cluster.groups.records import OffsetKey
 from cluster.producer_errors import (
     InvalidProducerEpochError,
     MarkerRefusedError,
@@ -170,8 +170,9 @@ def test_a_full_table_takes_markers_and_no_pending_offset():
     end = marker_of(7, 0, (1, 1))
     assert state.admit(end) is None
     state.note(placed(end, 2))
-    assert state.fills()[0].used < used
+    assert state.fills()[0].used == used
     state.commit(Index(2))
+    assert state.fills()[0].used < used
     assert offsets(state) == {0: 5}
 
 
@@ -270,26 +271,38 @@ def test_any_bytes_of_format_2_are_a_state_or_a_named_error(data, kept):
 
 # -- planted bugs -------------------------------------------------------------------------------------------------
 
+_END_SOME, _SETTLE_BESIDE = OffsetsLogState._end_some, OffsetsLogState.settle_beside
+
 PLANTED = {
-    "a pending offset replaces a newer one": ("effects_of_plain", lambda records, pending: records),
+    "a pending offset replaces a newer one": (PendingOffsets, "overtake", lambda pending, place, index: None),
     "a deletion leaves what is pending": (
-        "effects_of_plain",
-        lambda records, pending: [each for each in effects_of_plain(records, pending) if each[1] is not None],
+        OffsetsLogState,
+        "settle_beside",
+        lambda state, effects, room: _SETTLE_BESIDE(
+            state, [each for each in effects if not isinstance(each[0], OffsetKey)], room
+        ),
     ),
     "an abort applies what is pending": (
-        "effects_of_marker",
-        lambda producer_id, pending, is_commit: effects_of_marker(producer_id, pending, is_commit=True),
+        OffsetsLogState,
+        "_end_some",
+        lambda state, end, room: _END_SOME(state, end._replace(is_commit=True), room),
     ),
     "a commit applies nothing": (
-        "effects_of_marker",
-        lambda producer_id, pending, is_commit: effects_of_marker(producer_id, pending, is_commit=False),
+        OffsetsLogState,
+        "_end_some",
+        lambda state, end, room: _END_SOME(state, end._replace(is_commit=False), room),
+    ),
+    "a batch takes no room that one before it in its log has taken": (
+        PendingOffsets,
+        "get",
+        lambda pending, key: (pending.of_producer(key.producer_id).get(key.place) or [None])[0],
     ),
 }
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_the_model_of_pending_offsets_catches_a_planted_bug(monkeypatch, planted):
-    monkeypatch.setattr(offsets_log_state, *PLANTED[planted])
+    monkeypatch.setattr(*PLANTED[planted])
     few = settings(
         max_examples=300,
         stateful_step_count=30,

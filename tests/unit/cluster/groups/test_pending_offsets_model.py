@@ -5,7 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from offset_entries import commit_of, committed, marker_of, place, placed, txn_commit
 
+from cluster.groups.group_table import record_size
 from cluster.groups.offsets_log_state import OffsetsLogState
+from cluster.groups.records import OffsetKey
 from cluster.state_bounds import StateFullError, StateOptions
 from model.ids import Index
 
@@ -42,6 +44,13 @@ class Fold:
     @property
     def values(self):
         return {where: value for where, (value, _) in self.offsets.items()}
+
+    @property
+    def sizes(self):
+        """Bytes and records of the table."""
+        rows = [record_size(*each) for each in self.values.items()]
+        rows += [17 + record_size(OffsetKey(*key[1:]), value) for key, (value, _) in self.waiting.items()]
+        return [1 + sum(rows), len(rows)]
 
     @property
     def waiting(self):
@@ -119,7 +128,8 @@ class PendingMachine(RuleBasedStateMachine):
         fold, table = Fold(self.log[: self.committed]), self.state.table
         found = {place(number, group): value for group in "gh" for (_, number), value in table.offsets(group).items()}
         assert found == fold.values
-        assert {(*key,): (each.offset, each.log_index) for key, each in table.pending} == fold.waiting
+        waiting = {(key.producer_id, *key.place): (each, key.log_index) for key, each in table.pending}
+        assert waiting == fold.waiting
         assert sum(len(table.pending.places(group)) for group in "gh") == len({key[1:] for key in fold.waiting})
 
     @invariant()
@@ -132,10 +142,20 @@ class PendingMachine(RuleBasedStateMachine):
         assert self.state.fills()[0].used <= BOUND
 
     @invariant()
-    def a_group_waits_while_any_entry_of_the_log_says_so(self):
-        ahead, settled = Fold(self.log).waiting, Fold(self.log[: self.committed]).waiting
+    def what_is_counted_ahead_is_no_less_than_the_table_will_have(self):
+        ahead, used = Fold(self.log).sizes, [fill.used for fill in self.state.fills()]
+        assert all(whole <= counted for whole, counted in zip(ahead, used, strict=True))
+        if self.committed == len(self.log):
+            assert ahead == used
+
+    @invariant()
+    def a_group_waits_while_an_offset_is_pending_or_a_batch_with_one_is_not_committed(self):
+        settled = {key[1] for key in Fold(self.log[: self.committed]).waiting}
+        noted = {
+            where.group for kind, *_, records in self.log[self.committed :] if kind == "txn" for where, _ in records
+        }
         for group in "gh":
-            assert self.state.is_pending(group) == any(key[1] == group for key in (*ahead, *settled))
+            assert self.state.is_pending(group) == (group in settled | noted)
 
 
 PendingMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
