@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from cluster.noted_sizes import NotedSizes
 from cluster.record_reader import UnreadableRecordError
-from cluster.state_bounds import Fill, StateBound
+from cluster.state_bounds import Fill, StateBound, StateFullError
 from model.ids import NO_INDEX, Index, Term
 from model.key_value_batch import KeyValue, read_key_values
 from model.record_codec import CorruptRecordsError
@@ -124,6 +124,10 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
         """Return up to how many bytes the table may have behind these records; None: up to its bound."""
         return None
 
+    def judge_more(self, effects: Records[K, V]) -> StateFullError | None:
+        """Return why these effects are refused, by another bound than those of all tables; None: they are not."""
+        return None
+
     def effects(self, payload: Buffer, records: Records[K, V], index: Index) -> Records[K, V]:
         """Return what an entry with these records does to the table, behind all that is noted.
 
@@ -176,7 +180,7 @@ class CoordinatorLogState(ABC, Generic[K, V, T]):
         effects = self.effects(entry.payload, records, NO_INDEX)
         size, count = ahead.with_records(effects)
         refusal = self._bytes_bound.judge(ahead.size_bytes, size, allowed=self.may_add(effects))
-        refusal = refusal or self._count_bound.judge(ahead.record_count, count)
+        refusal = refusal or self._count_bound.judge(ahead.record_count, count) or self.judge_more(effects)
         self._admitted = (entry.payload, records) if refusal is None else None
         return refusal
 

@@ -7,7 +7,8 @@ committed or not. What makes a table smaller is always taken, also where it is t
     raft0: brokers, topics, producer ids    raft0_bytes_max                        TablesFullError
     a partition of __consumer_offsets       groups_bytes_max, group_records_max    StateFullError
     a partition of __transaction_state      transactions_bytes_max,                StateFullError
-                                            transactional_ids_max
+                                            transactional_ids_max,
+                                            transaction_partitions_max
     a partition's producers                 ProducerOptions.producers_max          the one silent longest is forgotten
 """
 
@@ -39,6 +40,8 @@ class StateOptions:
         transactions_bytes_max: Encoded bytes of the transactional ids in one partition of `__transaction_state`, beyond
             which none is added, and no partition to a transaction. What ends transactions may use a few bytes more.
         transactional_ids_max: How many ids these may be: each takes some 500 bytes of memory.
+        transaction_partitions_max: How many partitions their transactions may have together, beyond which none is
+            added: each takes some 160 bytes of memory and 4 encoded bytes.
     """
 
     raft0_bytes_max: int = 40 * _MIB
@@ -46,12 +49,13 @@ class StateOptions:
     group_records_max: int = 250_000
     transactions_bytes_max: int = 40 * _MIB
     transactional_ids_max: int = 250_000
+    transaction_partitions_max: int = 250_000
 
     def __post_init__(self) -> None:
         for name in ("raft0_bytes_max", "groups_bytes_max", "transactions_bytes_max"):
             if not 0 < getattr(self, name) <= STATE_BYTES_MAX:
                 raise ValueError(f"{name} must be from 1 to {STATE_BYTES_MAX}: a snapshot holds no more")
-        for name in ("group_records_max", "transactional_ids_max"):
+        for name in ("group_records_max", "transactional_ids_max", "transaction_partitions_max"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0")
 

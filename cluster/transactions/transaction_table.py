@@ -31,7 +31,9 @@ EMPTY_BYTES = 1
 
 _PLACE = struct.Struct(">qq")
 _U32 = struct.Struct(">I")
-_RECORDS_PER_STEP = 100
+# How much is encoded or decoded in a step: an id counts 1, and so do this many partitions.
+_WORK_PER_STEP = 100
+_PARTITIONS_PER_WORK = 20
 _WHAT = "transaction state"
 # The place, and the lengths of key and value.
 _FRAMING_BYTES = _PLACE.size + 2 * _U32.size
@@ -50,11 +52,13 @@ class TransactionTable:
     Attributes:
         size_bytes: What `encode` yields, in bytes.
         record_count: How many ids there are.
+        partition_count: How many partitions their transactions have together.
     """
 
     def __init__(self) -> None:
         self._transactions: dict[str, PlacedTransaction] = {}
         self.size_bytes = EMPTY_BYTES
+        self.partition_count = 0
 
     @property
     def record_count(self) -> int:
@@ -74,14 +78,20 @@ class TransactionTable:
         placed = self._transactions.get(transactional_id)
         return 0 if placed is None else record_size(transactional_id, placed.stored)
 
+    def partitions_of(self, transactional_id: str) -> int:
+        """Return how many partitions the transaction of an id has; 0 if it is not there."""
+        placed = self._transactions.get(transactional_id)
+        return 0 if placed is None else len(placed.stored.partitions)
+
     def apply(self, transactional_id: str, value: StoredTransaction | None, place: Prepare) -> None:
         """Take one committed record, which lies at `place`; None deletes."""
-        before = self.size_of(transactional_id)
+        before, partitions_before = self.size_of(transactional_id), self.partitions_of(transactional_id)
         if value is None:
             self._transactions.pop(transactional_id, None)
         else:
             self._transactions[transactional_id] = PlacedTransaction(value, place)
         self.size_bytes += record_size(transactional_id, value) - before
+        self.partition_count += partition_count(transactional_id, value) - partitions_before
 
     # -- state bytes --------------------------------------------------------------------------------------------
 
@@ -89,13 +99,16 @@ class TransactionTable:
         """Yield the state bytes, part by part. The table must not change before the end."""
         yield bytes([FORMAT_VERSION])
         parts: list[bytes] = []
+        work = 0
         for transactional_id, placed in self._transactions.items():
             key, value, _ = encode_record(transactional_id, placed.stored)
             assert value is not None, "what is deleted is not in the table"
             parts += (_PLACE.pack(*placed.place), _U32.pack(len(key)), key, _U32.pack(len(value)), value)
-            if len(parts) >= 5 * _RECORDS_PER_STEP:
+            work += _work(placed.stored)
+            if work >= _WORK_PER_STEP:
                 yield b"".join(parts)
                 parts.clear()
+                work = 0
         yield b"".join(parts)
 
     def decode(self, state: bytes) -> Iterator[None]:
@@ -108,7 +121,7 @@ class TransactionTable:
             return
         if state[0] != FORMAT_VERSION:
             raise CorruptLogError(f"transaction state of format {state[0]}, this version reads {FORMAT_VERSION}")
-        position, number = 1, 0
+        position, work = 1, 0
         while position < len(state):
             packed, position = read_part(state, position, _PLACE.size, _WHAT)
             key, position = read_sized_part(state, position, _WHAT)
@@ -118,11 +131,21 @@ class TransactionTable:
             except UnreadableRecordError as error:
                 raise CorruptLogError(f"transaction state cannot be read: {error}") from error
             self.apply(transactional_id, stored, Prepare(*_PLACE.unpack(packed)))
-            number += 1
-            if number % _RECORDS_PER_STEP == 0:
+            work += 1 if stored is None else _work(stored)
+            if work >= _WORK_PER_STEP:
                 yield
+                work = 0
 
 
 def record_size(transactional_id: str, value: StoredTransaction | None) -> int:
     """Return what a record takes of the state bytes; 0 for one that deletes."""
     return 0 if value is None else _FRAMING_BYTES + encoded_size(transactional_id, value)
+
+
+def partition_count(transactional_id: str, value: StoredTransaction | None) -> int:
+    """Return how many partitions a record names."""
+    return 0 if value is None else len(value.partitions)
+
+
+def _work(value: StoredTransaction) -> int:
+    return 1 + len(value.partitions) // _PARTITIONS_PER_WORK

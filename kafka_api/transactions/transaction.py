@@ -49,7 +49,7 @@ from kafka_api.transactions.transaction_events import Answer, Identity, Later, M
 from kafka_api.transactions.transaction_steps import EPOCH_MAX, GIVEN_EPOCH_MAX, assert_step, is_exhausted
 from model.control_batch import NO_PREPARE, MarkerType, Prepare
 
-# Of one request.
+# Of one request, and of one transaction.
 PARTITIONS_MAX = 10_000
 # EndTxn since KIP-890.
 RAISING_VERSION = 5
@@ -238,10 +238,14 @@ class Transaction:
         is_open = stored.state is _ONGOING
         if is_open and partitions <= stored.partitions:
             return Answer(ErrorCode.NONE)
+        whole = stored.partitions | partitions if is_open else partitions
+        # All brokers decode a record in one step of their loops.
+        if len(whole) > PARTITIONS_MAX:
+            return Answer(ErrorCode.INVALID_REQUEST)
         record = replace(
             stored,
             state=_ONGOING,
-            partitions=stored.partitions | partitions,
+            partitions=whole,
             updated_ms=now_ms,
             started_ms=stored.started_ms if is_open else now_ms,
             previous_producer_id=NO_PRODUCER_ID,

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 
 import pytest
 from hypothesis import given, settings
@@ -83,7 +84,9 @@ _STEPS = st.lists(
 
 
 def _contents(table):
-    return {each: table.get(each) for each in table.transactional_ids()}, table.size_bytes, table.record_count
+    states = {each: table.get(each) for each in table.transactional_ids()}
+    assert table.partition_count == sum(len(each.stored.partitions) for each in states.values())
+    return states, table.size_bytes, table.record_count
 
 
 @settings(max_examples=300, deadline=None)
@@ -116,6 +119,14 @@ def test_the_table_is_what_a_replay_of_the_committed_entries_gives(steps):
         encoded = b"".join(state.snapshot())
         assert encoded == b"".join(replayed.snapshot())
         assert len(encoded) == state.table.size_bytes
+        # What is counted ahead is what the table has once all of the log is applied.
+        ahead = TransactionsLogState()
+        for entry in log:
+            ahead.note(entry)
+        ahead.commit(Index(len(log)))
+        whole = ahead.table
+        expected = [whole.size_bytes, whole.record_count, whole.partition_count]
+        assert [fill.used for fill in state.fills()] == expected
 
 
 def test_each_state_has_the_place_of_its_record():
@@ -148,7 +159,7 @@ def test_a_full_table_takes_no_new_id_and_no_partitions():
     assert isinstance(_admit(state, ("b", EMPTY)), StateFullError)
     more = dataclasses.replace(ONGOING, partitions=ONGOING.partitions | {TopicPartition("t", 9)})
     assert isinstance(_admit(state, ("a", more)), StateFullError)
-    assert [fill.refused for fill in state.fills()] == [2, 0]
+    assert [fill.refused for fill in state.fills()] == [2, 0, 0]
 
 
 @pytest.mark.parametrize("is_alone", [True, False])
@@ -177,6 +188,45 @@ def test_a_table_has_a_bound_for_many_small_ids_too():
     assert "2 transactional ids" in str(_admit(state, ("c", EMPTY)))
     state.note(_entry(2, [("a", None)]))
     assert _admit(state, ("c", EMPTY)) is None
+
+
+def test_a_table_has_a_bound_for_the_partitions_of_all_transactions_together():
+    """4 encoded bytes of a partition are 160 of memory: 40 MiB of state would be 1.6 GB on each replica."""
+    state = TransactionsLogState(options=StateOptions(transaction_partitions_max=5))
+    _committed(state, ("a", ONGOING), ("b", EMPTY))
+    two, three = (_stored(TransactionState.ONGOING, partitions=each) for each in (2, 3))
+    assert "5 partitions of transactions, has 3 and would have 6" in str(_admit(state, ("b", three)))
+    assert _admit(state, ("b", two)) is None
+    state.note(_entry(2, [("b", two)]))
+    # What is not committed counts, and what is truncated does not.
+    assert isinstance(_admit(state, ("c", _stored(TransactionState.ONGOING, partitions=1))), StateFullError)
+    state.truncate(Index(2))
+    assert _admit(state, ("c", two)) is None
+    state.note(_entry(2, [("c", two)]))
+    assert [fill.used for fill in state.fills()][2] == 5
+    # A full table lets transactions end, and has room behind that.
+    prepare = dataclasses.replace(ONGOING, state=TransactionState.PREPARE_COMMIT)
+    assert _admit(state, ("a", prepare)) is None
+    state.note(_entry(3, [("a", prepare)]))
+    assert isinstance(_admit(state, ("b", three)), StateFullError)
+    complete = dataclasses.replace(prepare, state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+    state.note(_entry(4, [("a", complete)]))
+    assert _admit(state, ("b", three)) is None
+    state.commit(Index(4))
+    restored = _restored(b"".join(state.snapshot()), 4, StateOptions(transaction_partitions_max=5))
+    assert [fill.used for fill in restored.fills()] == [fill.used for fill in state.fills()]
+    # Of a table that is above the bound transactions end, too.
+    full = _restored(b"".join(state.snapshot()), 4, StateOptions(transaction_partitions_max=1))
+    done = dataclasses.replace(two, state=TransactionState.PREPARE_ABORT)
+    assert _admit(full, ("c", done)) is None
+    assert isinstance(_admit(full, ("c", three)), StateFullError)
+
+
+def test_all_replicas_take_what_the_leader_has_taken_whatever_their_bounds_are():
+    small, large = (TransactionsLogState(options=StateOptions(transaction_partitions_max=each)) for each in (1, 9))
+    for state in (small, large):
+        _committed(state, ("a", ONGOING))
+    assert b"".join(small.snapshot()) == b"".join(large.snapshot())
 
 
 def test_what_was_admitted_is_noted_without_decoding_it_again(monkeypatch):
@@ -253,4 +303,17 @@ def test_a_large_table_is_saved_and_restored_in_steps():
     assert len(parts) > 2
     restored = TransactionTable()
     assert len(list(restored.decode(b"".join(parts)))) == 2
+    assert _contents(restored) == _contents(table)
+
+
+def test_a_table_of_many_partitions_is_saved_and_restored_in_steps():
+    """A step has 2,000 partitions, or one transaction: not those of a hundred ids."""
+    table = TransactionTable()
+    for number in range(20):
+        table.apply(f"t{number}", _stored(TransactionState.ONGOING, partitions=1000), Prepare(1, number))
+    parts = list(table.encode())
+    assert max(len(part) for part in parts) <= 2 * record_size("t10", table.get("t10").stored)
+    restored = TransactionTable()
+    sizes = [0, *(restored.partition_count for _ in restored.decode(b"".join(parts))), restored.partition_count]
+    assert max(after - before for before, after in itertools.pairwise(sizes)) <= 2000
     assert _contents(restored) == _contents(table)

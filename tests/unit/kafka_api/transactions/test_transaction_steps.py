@@ -221,6 +221,20 @@ def test_a_request_adds_a_bounded_number_of_partitions(count, expected):
     assert shown(machine("empty").add_partitions(NOW, 3, CURRENT, partitions)) == expected
 
 
+@pytest.mark.parametrize("state", ["ongoing", "complete_commit"])
+def test_a_transaction_has_a_bounded_number_of_partitions_however_many_requests_add_them(state):
+    room = PARTITIONS_MAX - (len(INSIDE) if state == "ongoing" else 0)
+    partitions = [TopicPartition("other", number) for number in range(PARTITIONS_MAX)]
+    transaction = machine(state)
+    write = transaction.add_partitions(NOW, 3, CURRENT, partitions[:room])
+    assert len(write.record.partitions) == PARTITIONS_MAX
+    assert written(transaction, write) == Answer(ErrorCode.NONE)
+    assert shown(transaction.add_partitions(NOW, 3, CURRENT, [OUTSIDE])) == "INVALID_REQUEST"
+    assert shown(transaction.add_offsets(NOW, 3, CURRENT, OUTSIDE)) == "INVALID_REQUEST"
+    # What it has already is no more than before.
+    assert transaction.add_partitions(NOW, 3, CURRENT, partitions[:2]) == Answer(ErrorCode.NONE)
+
+
 @pytest.mark.parametrize(
     ("state", "who", "expected"),
     [
