@@ -31,6 +31,7 @@ ANSWERED_ERRORS: Mapping[ApiKey, frozenset[ErrorCode]] = {
     | {
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.INVALID_REQUEST,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.INVALID_COMMIT_OFFSET_SIZE,

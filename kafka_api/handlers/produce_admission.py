@@ -21,6 +21,8 @@ from model.ids import Term
 
 _Data = ProduceRequest.PartitionProduceData
 
+NO_ID = "a transactional id has one byte or more"
+
 # From here on the broker adds partitions; before, clients do, and the coordinator only looks whether they have.
 _FIRST_VERSION_THAT_ADDS = 12
 _ACKS_ALL = -1
@@ -43,6 +45,8 @@ class _Opening:
 def judge_transactional(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
     """Return why a request with a transactional id is refused as a whole; None: it is not."""
     producers = {batch[:2] for batch in _transactional_batches(request)}
+    if producers and not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST, NO_ID
     if producers and request.acks != _ACKS_ALL:
         return ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}: batches of transactions need -1"
     if len(producers) > 1:

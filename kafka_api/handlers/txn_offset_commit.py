@@ -54,6 +54,8 @@ async def handle_txn_offset_commit(
 
 
 def _judge_producer(request: TxnOffsetCommitRequest) -> ErrorCode:
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
     if request.producer_id < 0:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.INVALID_PRODUCER_EPOCH if request.producer_epoch < 0 else ErrorCode.NONE

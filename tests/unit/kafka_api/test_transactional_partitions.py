@@ -18,7 +18,7 @@ from model.ids import ConsistencyLevel, Index
 from raft.replicate_entries_stm import ReplicateEntriesStm
 from storage.errors import OpenFilesError
 from tests.unit.cluster.cluster_nodes import run, until
-from tests.unit.model.record_batches import CONTROL, TRANSACTIONAL, build_batch
+from tests.unit.model.record_batches import TRANSACTIONAL, build_batch
 
 PRODUCER, ID = 1000, "sink"
 LATEST, MAX_TIMESTAMP = -1, -3
@@ -232,42 +232,6 @@ def test_a_broker_without_a_coordinator_asks_the_producer_to_come_again(tmp_path
             assert await send(client, batch(0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
     run(test)
-
-
-REFUSED = {
-    "acks=1": (batch(0), {"acks": 1}, ErrorCode.INVALID_REQUIRED_ACKS),
-    "a client's marker": (batch(0, attributes=TRANSACTIONAL | CONTROL), {}, ErrorCode.INVALID_RECORD),
-    "no sequence": (batch(-1), {}, ErrorCode.INVALID_RECORD),
-    "no producer": (batch(0, producer=-1), {}, ErrorCode.INVALID_RECORD),
-    "no epoch": (batch(0, epoch=-1), {}, ErrorCode.INVALID_RECORD),
-}
-
-
-@pytest.mark.parametrize(("refused", "fields", "code"), REFUSED.values(), ids=REFUSED)
-def test_a_transactional_batch_that_must_not_be_appended_has_its_code(tmp_path, monkeypatch, refused, fields, code):
-    async def test(broker, client, coordinator):
-        assert await send(client, refused, **fields) == [code]
-        assert broker.partition("t").end_offset == 0
-        assert await send(client, batch(0)) == [0]
-
-    with_broker(tmp_path, monkeypatch, test)
-
-
-def test_a_transactional_batch_without_a_transactional_id_is_refused_as_in_kafka(tmp_path, monkeypatch):
-    async def test(broker, client, coordinator):
-        result = await client.produce("t", batch(0))
-        assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert coordinator.asked == []
-
-    with_broker(tmp_path, monkeypatch, test)
-
-
-def test_a_request_with_batches_of_two_producers_is_refused_as_a_whole(tmp_path, monkeypatch):
-    async def test(broker, client, coordinator):
-        codes = await send(client, batch(0), batch(0, producer=PRODUCER + 1))
-        assert codes == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
-
-    with_broker(tmp_path, monkeypatch, test, partitions=2)
 
 
 def test_a_plain_batch_inside_a_transaction_is_refused(tmp_path, monkeypatch):

@@ -174,12 +174,13 @@ class Groups:
         instance=None,
         producer=1000,
         epoch=0,
+        name="sink",
     ):
         asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_leader_epoch=3, committed_metadata=metadata
         )
         return TxnOffsetCommitRequest(
-            transactional_id="sink",
+            transactional_id=name,
             group_id=self.group,
             producer_id=producer,
             producer_epoch=epoch,
@@ -190,7 +191,7 @@ class Groups:
         )
 
     async def txn_commit(self, offset, *, version=5, **options):
-        """Commit as a part of a transaction of producer 1000."""
+        """Commit as a part of a transaction, of producer 1000 and "sink" unless `options` say otherwise."""
         answer = await self.call(ApiKey.TXN_OFFSET_COMMIT, version, self.txn_request(offset, **options))
         return ErrorCode(answer.topics[0].partitions[0].error_code)
 

@@ -346,6 +346,7 @@ _PEACE = {
     (LIST, E.NOT_COORDINATOR): deposed_while_asked,
     (FETCH, E.UNSTABLE_OFFSET_COMMIT): plain(lambda g: _pending_and(g, lambda known: known.fetch(stable=True))),
     (TXN, E.INVALID_GROUP_ID): nameless(lambda g: g.txn_commit(1)),
+    (TXN, E.INVALID_REQUEST): plain(lambda g: g.txn_commit(1, name="")),
     (TXN, E.UNKNOWN_TOPIC_OR_PARTITION): plain(lambda g: g.txn_commit(1, topic="unknown")),
     (TXN, E.OFFSET_METADATA_TOO_LARGE): plain(lambda g: g.txn_commit(1, metadata="x" * 4097)),
     (TXN, E.ILLEGAL_GENERATION): as_member(lambda g, me, at: g.txn_commit(1, member_id=me, generation=at + 1)),

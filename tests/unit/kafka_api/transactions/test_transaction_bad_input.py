@@ -3,147 +3,107 @@
 import struct
 
 import pytest
-from transaction_calls import QUICK, Producer, found, readable, with_transactions
+from bad_input import IDLE, LONG_ID, OPEN, REPLACED, code_of, end, init
+from coordinating_brokers import with_brokers
+from transaction_calls import ADDING_PRODUCE, PLAIN_PRODUCE, Producer, found, markers, readable, with_transactions
 
 from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.codec import encode_request
 from kafka_api.protocol.error_codes import ErrorCode
-
-# The longest string of the protocol.
-LONG_ID = "x" * 32_767
-MAX = QUICK.max_timeout_ms
-
-
-def code_of(answer):
-    return ErrorCode(answer.error_code)
-
-
-async def init(producer, **fields):
-    return code_of(await producer.init_once(**fields))
-
-
-async def end(producer, **fields):
-    return code_of(await producer.end_once(**fields))
+from kafka_api.protocol.messages import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    TxnOffsetCommitRequest,
+)
+from model.control_batch import MarkerType
+from tests.unit.kafka_api.groups.group_calls import QUICK as QUICK_GROUPS
+from tests.unit.kafka_api.groups.group_calls import Groups
+from tests.unit.kafka_api.wire_client import produce_request
 
 
 async def add_of(producer, topic, *partitions, version=3, **fields):
     return [ErrorCode(code) for code in await producer.add_each(topic, partitions, version=version, **fields)]
 
 
-# Of a producer that was given its epoch, and has nothing open.
-CASES = {
-    "a time-out of 0": (lambda p: init(p, timeout_ms=0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-    "a time-out below 0": (lambda p: init(p, timeout_ms=-1), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-    "a time-out that is too long": (lambda p: init(p, timeout_ms=MAX + 1), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
-    "an id of 0 bytes": (lambda p: init(p, name=""), ErrorCode.INVALID_REQUEST),
-    "an epoch without an id": (lambda p: init(p, known=(-1, 0)), ErrorCode.INVALID_REQUEST),
-    "an id without an epoch": (lambda p: init(p, known=(7, -1)), ErrorCode.INVALID_REQUEST),
-    "an old epoch at InitProducerId 3": (
-        lambda p: init(p, version=3, known=(p.producer_id, p.epoch + 1)),
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    ),
-    "an old epoch at InitProducerId 4": (
-        lambda p: init(p, version=4, known=(p.producer_id, p.epoch + 1)),
-        ErrorCode.PRODUCER_FENCED,
-    ),
-    "a foreign producer at InitProducerId": (
-        lambda p: init(p, known=(p.producer_id + 1, 0)),
-        ErrorCode.PRODUCER_FENCED,
-    ),
-    "partitions of an id of 0 bytes": (lambda p: p.add(0, name=""), ErrorCode.INVALID_REQUEST),
-    "partitions of an id that is not there": (
-        lambda p: p.add(0, name="nobody"),
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ),
-    "partitions of an id of 32,767 bytes": (
-        lambda p: p.add(0, name=LONG_ID),
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ),
-    "partitions of a foreign producer": (
-        lambda p: p.add(0, producer_id=p.producer_id + 1),
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ),
-    "partitions in another epoch, version 1": (
-        lambda p: p.add(0, version=1, epoch=p.epoch + 1),
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    ),
-    "partitions in another epoch, version 2": (
-        lambda p: p.add(0, version=2, epoch=p.epoch + 1),
-        ErrorCode.PRODUCER_FENCED,
-    ),
-    "10,001 partitions": (lambda p: p.add(*range(10_001)), ErrorCode.INVALID_REQUEST),
-    "10,001 partitions, as brokers add them": (
-        lambda p: p.add(*range(10_001), version=5),
-        ErrorCode.INVALID_REQUEST,
-    ),
-    "a partition that is not in the transaction, version 4": (
-        lambda p: p.add(0, version=4, verify_only=True),
-        ErrorCode.INVALID_TXN_STATE,
-    ),
-    "a partition that is not in the transaction, version 5": (
-        lambda p: p.add(0, version=5, verify_only=True),
-        ErrorCode.TRANSACTION_ABORTABLE,
-    ),
-    "an end of an id of 0 bytes": (lambda p: end(p, name=""), ErrorCode.INVALID_REQUEST),
-    "an end of an id that is not there": (
-        lambda p: end(p, name=LONG_ID),
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ),
-    "an end of a foreign producer": (
-        lambda p: end(p, producer_id=p.producer_id + 1),
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    ),
-    "an end in another epoch, version 1": (
-        lambda p: end(p, version=1, epoch=p.epoch + 1),
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    ),
-    "an end in another epoch, version 2": (
-        lambda p: end(p, version=2, epoch=p.epoch + 1),
-        ErrorCode.PRODUCER_FENCED,
-    ),
-    "an abort in another epoch, version 5": (
-        lambda p: end(p, is_commit=False, epoch=p.epoch + 1),
-        ErrorCode.PRODUCER_FENCED,
-    ),
-    "an abort of a transaction that is not there": (
-        lambda p: p.write_marker("t", 0, producer_id=p.producer_id, producer_epoch=p.epoch),
-        ErrorCode.INVALID_TXN_STATE,
-    ),
-    "an abort without a producer": (
-        lambda p: p.write_marker("t", 0, producer_id=-1, producer_epoch=-1),
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-    ),
-}
-for version in range(5):
-    for is_commit in (True, False):
-        name = f"{'a commit' if is_commit else 'an abort'} with nothing begun, version {version}"
-        CASES[name] = (
-            lambda p, version=version, is_commit=is_commit: end(p, version=version, is_commit=is_commit),
-            ErrorCode.INVALID_TXN_STATE,
-        )
-CASES["a commit with nothing begun, version 5"] = (lambda p: end(p), ErrorCode.INVALID_TXN_STATE)
+async def assert_codes(producer, rows):
+    """Ask for every row, and compare all codes at once."""
+    codes = {case: await ask(producer) for case, (ask, _) in rows.items()}
+    assert {case: code for case, code in codes.items() if code is not rows[case][1]} == {}
 
 
-@with_transactions()
+@with_transactions(groups=QUICK_GROUPS, seconds=60)
 async def test_every_wrong_request_has_its_code_and_changes_nothing(broker, producer):
-    await producer.init()
-    codes = {case: await ask(producer) for case, (ask, _) in CASES.items()}
-    assert codes == {case: code for case, (_, code) in CASES.items()}
+    await Groups(producer.client).wait_found()
+    # In its second epoch, so that there is a former one.
+    await (await producer.init()).init()
+    await assert_codes(producer, IDLE)
     assert (await producer.state(), await producer.list()) == ("Empty", {"sink": "Empty"})
     # As if nothing had been asked.
     assert await producer.send() is ErrorCode.NONE
+    await assert_codes(producer, OPEN)
+    assert await producer.state() == "Ongoing"
+    assert await readable(producer.client) == (1, 0)
     assert await producer.end() is ErrorCode.NONE
     await producer.until_state("CompleteCommit")
     assert await readable(producer.client) == (2, 2)
+    await Producer(producer.client).init()
+    await assert_codes(producer, REPLACED)
+    assert await producer.state() == "Empty"
+    assert await markers(producer.client) == [(MarkerType.COMMIT, 2)]
 
 
 @with_transactions()
-async def test_an_id_of_65536_bytes_ends_its_connection_and_no_other(broker, producer):
-    body = varint(65_537) + b"x" * 65_536 + struct.pack(">iqh", 60_000, -1, -1) + b"\0"
-    head = struct.pack(">hhih", ApiKey.INIT_PRODUCER_ID, 5, 7, -1) + b"\0"
-    client = await broker.client()
-    client.write(struct.pack(">i", len(head + body)) + head + body)
-    assert await client.is_closed()
-    await producer.init(name=LONG_ID)
+async def test_an_abort_with_nothing_begun_raises_the_epoch_at_version_5_only(broker, producer):
+    await producer.init()
+    for version in range(5):
+        assert await end(producer, version=version, is_commit=False) is ErrorCode.INVALID_TXN_STATE
+    answer = await producer.end_once(version=5, is_commit=False)
+    assert (code_of(answer), answer.producer_id, answer.producer_epoch) == (ErrorCode.NONE, producer.producer_id, 1)
+
+
+# -- what ends a connection ---------------------------------------------------------------------------------------
+
+# An id in whose place one of 65,536 bytes is sent: no string of the protocol has more than 32,767.
+_PLACEHOLDER = "~" * 100
+_TOO_LONG = 65_536
+
+
+def _adding(version):
+    topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name="t", partitions=[0])
+    if version < 4:
+        return AddPartitionsToTxnRequest(v3_and_below_transactional_id=_PLACEHOLDER, v3_and_below_topics=[topic])
+    one = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(transactional_id=_PLACEHOLDER, topics=[topic])
+    return AddPartitionsToTxnRequest(transactions=[one])
+
+
+# By key and version; before these versions a longer string cannot be said.
+TOO_LONG = [
+    (ApiKey.FIND_COORDINATOR, 3, FindCoordinatorRequest(key=_PLACEHOLDER, key_type=1)),
+    (ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(key_type=1, coordinator_keys=[_PLACEHOLDER])),
+    (ApiKey.INIT_PRODUCER_ID, 5, InitProducerIdRequest(transactional_id=_PLACEHOLDER, transaction_timeout_ms=60_000)),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 3, _adding(3)),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, 5, _adding(5)),
+    (ApiKey.ADD_OFFSETS_TO_TXN, 4, AddOffsetsToTxnRequest(transactional_id=_PLACEHOLDER, group_id="g")),
+    (ApiKey.END_TXN, 5, EndTxnRequest(transactional_id=_PLACEHOLDER)),
+    (ApiKey.TXN_OFFSET_COMMIT, 5, TxnOffsetCommitRequest(transactional_id=_PLACEHOLDER, group_id="g")),
+    (ApiKey.PRODUCE, PLAIN_PRODUCE, produce_request("t", transactional_id=_PLACEHOLDER)),
+    (ApiKey.DESCRIBE_TRANSACTIONS, 0, DescribeTransactionsRequest(transactional_ids=[_PLACEHOLDER])),
+    (ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest(transactional_id_pattern=_PLACEHOLDER)),
+]
+
+
+def too_long(key, version, request):
+    """Return a frame with an id of 65,536 bytes."""
+    frame = b"".join(encode_request(key, version, 7, "test", request))
+    said = varint(len(_PLACEHOLDER) + 1) + _PLACEHOLDER.encode()
+    assert frame.count(said) == 1
+    body = frame[4:].replace(said, varint(_TOO_LONG + 1) + b"x" * _TOO_LONG)
+    return struct.pack(">i", len(body)) + body
 
 
 def varint(value):
@@ -154,21 +114,62 @@ def varint(value):
 
 
 @with_transactions()
+async def test_an_id_of_65536_bytes_ends_its_connection_and_no_other(broker, producer):
+    for key, version, request in TOO_LONG:
+        client = await broker.client()
+        client.write(too_long(key, version, request))
+        assert await client.is_closed(), key
+    await producer.init(name=LONG_ID)
+
+
+@with_transactions()
+async def test_a_transactional_batch_at_acks_0_ends_its_connection_and_is_not_appended(broker, producer):
+    await producer.init()
+    # Also where the transaction is open already.
+    for is_open in (False, True):
+        if is_open:
+            assert await producer.send() is ErrorCode.NONE
+        for version in (PLAIN_PRODUCE, ADDING_PRODUCE):
+            client = await broker.client()
+            client.send(
+                ApiKey.PRODUCE, version, produce_request("t", producer.batch(), transactional_id="sink", acks=0)
+            )
+            assert await client.is_closed()
+    assert await readable(producer.client) == (1, 0)
+    assert await producer.end() is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_a_coordinator_that_moves_between_add_partitions_and_the_end_is_found_again(tmp_path, level):
+    async def test(brokers):
+        producer = brokers.producer
+        assert await producer.add(0) is ErrorCode.NONE
+        assert await producer.produce(0, client=brokers.leader()) is ErrorCode.NONE
+        former = await brokers.move_coordinator()
+        # The client still asks the former one.
+        producer.client, moved = brokers.clients[former], ErrorCode.NOT_COORDINATOR
+        for version in range(6):
+            assert await end(producer, version=version) is moved
+            assert await producer.add(1, version=version) is moved
+            assert await init(producer, version=version) is moved
+        assert code_of(await producer.describe()) is moved
+        assert (await brokers.again(producer.describe)).transaction_state == "Ongoing"
+        assert producer.client is not brokers.clients[former]
+        assert await brokers.end() is ErrorCode.NONE
+        await brokers.completed("CompleteCommit")
+        assert await markers(brokers.leader()) == [(MarkerType.COMMIT, level - 1)]
+        assert await readable(brokers.leader()) == (2, 2)
+
+    with_brokers(tmp_path, test, level)
+
+
+@with_transactions()
 async def test_an_unknown_partition_lets_none_be_added(broker, producer):
     await producer.init()
     unknown, left_out = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
     assert await add_of(producer, "t", 0, 9) == [left_out, unknown]
     assert await add_of(producer, "nowhere", 0, version=5) == [unknown]
     assert await producer.state() == "Empty"
-
-
-@with_transactions()
-async def test_a_fenced_producer_commits_nothing(broker, producer):
-    await producer.init()
-    second = await Producer(await broker.client()).init()
-    for version, code in ((0, 47), (1, 47), (2, 90), (3, 90), (4, 90), (5, 90)):
-        assert await end(producer, version=version) == code
-    assert await second.state() == "Empty"
 
 
 @with_transactions()

@@ -115,9 +115,12 @@ class Producer:
             results = answer.results_by_transaction[0].topic_results
         return [each.partition_error_code for each in results[0].results_by_partition]
 
-    async def add_offsets(self, group="g", version=4):
+    async def add_offsets(self, group="g", version=4, *, name=None, producer_id=None, epoch=None):
         request = AddOffsetsToTxnRequest(
-            transactional_id=self.name, producer_id=self.producer_id, producer_epoch=self.epoch, group_id=group
+            transactional_id=self.name if name is None else name,
+            producer_id=self.producer_id if producer_id is None else producer_id,
+            producer_epoch=self.epoch if epoch is None else epoch,
+            group_id=group,
         )
         return ErrorCode((await self.client.call(ApiKey.ADD_OFFSETS_TO_TXN, version, request)).error_code)
 
@@ -132,17 +135,21 @@ class Producer:
         version = ADDING_PRODUCE if self.is_raising else PLAIN_PRODUCE
         return await self.produce(partition, *values, version=version, topic=topic, client=client)
 
+    def batch(self, *values, partition=0, topic="t", **fields):
+        """The next batch of the producer in a partition, but for `fields`."""
+        own = {
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+            "base_sequence": self.sequences.get((topic, partition), 0),
+            "attributes": TRANSACTIONAL,
+        }
+        return build_batch(*(values or (b"v",)), **own | fields)
+
     async def produce(self, partition, *values, version=PLAIN_PRODUCE, topic="t", client=None):
         """Return the code of Produce with one batch."""
         values = values or (b"v",)
         first = self.sequences.get((topic, partition), 0)
-        batch = build_batch(
-            *values,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=first,
-            attributes=TRANSACTIONAL,
-        )
+        batch = self.batch(*values, partition=partition, topic=topic)
         request = produce_request(topic, batch, partition=partition, transactional_id=self.name)
         answer = await (client or self.client).call(ApiKey.PRODUCE, version, request)
         code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
