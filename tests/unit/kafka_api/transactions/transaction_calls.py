@@ -263,6 +263,13 @@ def kept_of(broker, name="sink"):
     return broker.server._transactions._active[group]
 
 
+def let_time_pass(broker, ms, name="sink"):
+    """Let the coordinator of an id, which looks for time-outs all the time, be so much later."""
+    kept = kept_of(broker, name)
+    now_ms = kept.now_ms
+    kept.now_ms = lambda: now_ms() + ms
+
+
 def with_transactions(options=QUICK, *, level=2, partitions=3, seconds=30, **of_broker):
     """Run a test with a broker, topic "t", and a producer of "sink" whose coordinator is found."""
 
