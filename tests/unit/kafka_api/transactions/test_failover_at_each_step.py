@@ -1,6 +1,6 @@
 """A coordinator that is deposed while a record of a transaction is on its way: appended, and not known to be committed.
 
-Each record is lost in one round, and kept by the next coordinator in the other one. The client was told of neither: it
+Each record is lost in one round, and kept by the next coordinator in the other one. The client has heard of neither: it
 asks again, and finds one outcome.
 """
 
