@@ -139,7 +139,7 @@ class SimConsumer:
             else:
                 await self.poll(some)
 
-    async def read_all(self, ends: dict[int, int]) -> None:
+    async def read_all(self, ends: dict[int, int], *, final: bool = True) -> None:
         """Read every partition to its end once more: the final polls. Nothing may refuse for long any more.
 
         The pauses are of virtual time: without them, one that is refused would ask again within the same instant.
@@ -150,7 +150,7 @@ class SimConsumer:
             is_first = True
             while is_first or self.positions[partition] < end:
                 is_first = False
-                if not await self.poll([partition], final=True):
+                if not await self.poll([partition], final=final):
                     await asyncio.sleep(0.1)
 
     async def seek(self, partition: int) -> bool:

@@ -69,7 +69,10 @@ class LostIdentityError(Exception):
 
 
 class SimTransactor(Producer):
-    """One producer with a transactional id; another one with the same id fences it."""
+    """One producer with a transactional id; another one with the same id fences it.
+
+    `is_raising`: it speaks the protocol of KIP-890; None: chance decides.
+    """
 
     is_idempotent = True
 
@@ -83,13 +86,15 @@ class SimTransactor(Producer):
         *,
         transactional_id: str,
         rules: TransactionRules,
+        is_raising: bool | None = None,
         **shared,
     ) -> None:
         super().__init__(wire, recorder, rng, topic, partitions, **shared)
         self.identity = transactional_id
         self._rules = rules
         # Old clients go on as they did where brokers have the newer protocol.
-        self.is_raising = rules.level == 2 and rng.random() < 0.6
+        drawn = rules.level == 2 and rng.random() < 0.6
+        self.is_raising = drawn if is_raising is None else is_raising
         self._version = 12 if self.is_raising else 11
         self._end_version = 5 if self.is_raising else 3
         self._txn_process = recorder.process()

@@ -14,6 +14,7 @@ from kafka_api.protocol.messages import (
     FetchRequest,
     FindCoordinatorRequest,
     Message,
+    OffsetCommitRequest,
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
@@ -31,50 +32,51 @@ from tests.simulation.clients.kafka_wire import Address, LostError, NotSentError
 _GROUP = "transform"
 _GROUP_KEY = 0
 _FIND_VERSION, _FETCH_VERSION, _OFFSETS_VERSION, _LIST_VERSION = 3, 11, 7, 5
-_ADD_VERSION, _COMMIT_VERSION = 3, 3
+_ADD_VERSION, _COMMIT_VERSION, _PLAIN_VERSION = 3, 3, 7
 _INPUTS_MAX = 4
 _BYTES_MAX = 16 * 1024
 
 
 class SimTransformer(SimTransactor):
-    """One process: `source` and `sink` are partitions of the topic."""
+    """One process: `source` and `sink` are partitions of the topic; its offsets are those of `group`."""
 
-    def __init__(self, *arguments, source: int, sink: int, **shared) -> None:
+    def __init__(self, *arguments, source: int, sink: int, group: str = _GROUP, **shared) -> None:
         super().__init__(*arguments, **shared)
+        self._group = group
         self._source = source
         self._sink = sink
         self._reader = self.recorder.process()
         self._group_coordinator: Address | None = None
 
     async def _transaction(self) -> None:
-        position = await self._committed()
+        position = await self.committed()
         records, after = await self._read(position)
         if not records:
             return
         name = self.begin_line()
         if not self.is_raising:
             await self.add(self._sink)
-        extra = {"of": None, "group": _GROUP}
+        extra = {"of": None, "group": self._group}
         for offset, _ in records:
             extra["of"] = [f"{self.topic}-{self._source}", offset]
             if not await self.append(name, self._sink, 1, extra):
                 await self.end(name, is_commit=False)
                 raise LostIdentityError
-        if not await self._commit_offset(after):
+        if not await self.commit_offset(after):
             await self.end(name, is_commit=False)
             return
         offsets = {f"{self.topic}-{self._source}": after}
-        await self.end(name, is_commit=self.rng.random() < 0.9, offsets=offsets, group=_GROUP)
+        await self.end(name, is_commit=self.rng.random() < 0.9, offsets=offsets, group=self._group)
         self.recorder.counts["transformed"] += 1
 
-    async def _committed(self) -> int:
+    async def committed(self) -> int:
         """Return where the group goes on.
 
         Raises:
             LostIdentityError: Nobody says.
         """
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name=self.topic, partition_indexes=[self._source])
-        request = OffsetFetchRequest(group_id=_GROUP, topics=[topic], require_stable=True)
+        request = OffsetFetchRequest(group_id=self._group, topics=[topic], require_stable=True)
         answer = await self._ask_group(ApiKey.OFFSET_FETCH, _OFFSETS_VERSION, request, _offset_code)
         if answer is None or _offset_code(answer) is not ErrorCode.NONE:
             raise LostIdentityError
@@ -119,7 +121,17 @@ class SimTransformer(SimTransactor):
             return records, records[-1][0] + 1
         return [], position
 
-    async def _commit_offset(self, offset: int) -> bool:
+    async def commit_plainly(self, offset: int) -> bool:
+        """Commit the group's offset outside of the transaction; return whether it is committed."""
+        place = OffsetCommitRequest.OffsetCommitRequestPartition(
+            partition_index=self._source, committed_offset=offset, committed_leader_epoch=-1, committed_metadata=None
+        )
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=self.topic, partitions=[place])
+        request = OffsetCommitRequest(group_id=self._group, topics=[topic])
+        answer = await self._ask_group(ApiKey.OFFSET_COMMIT, _PLAIN_VERSION, request, _offset_code)
+        return answer is not None and _offset_code(answer) is ErrorCode.NONE
+
+    async def commit_offset(self, offset: int) -> bool:
         """Commit the group's offset in the transaction; return whether it may be committed.
 
         Raises:
@@ -130,7 +142,7 @@ class SimTransformer(SimTransactor):
                 transactional_id=self.identity,
                 producer_id=self.producer_id,
                 producer_epoch=self.epoch,
-                group_id=_GROUP,
+                group_id=self._group,
             )
             answer = await self.asked(ApiKey.ADD_OFFSETS_TO_TXN, _ADD_VERSION, request, [])
             if answer is None or answer.error_code:
@@ -141,7 +153,7 @@ class SimTransformer(SimTransactor):
         topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=self.topic, partitions=[place])
         request = TxnOffsetCommitRequest(
             transactional_id=self.identity,
-            group_id=_GROUP,
+            group_id=self._group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             generation_id=-1,
@@ -172,7 +184,7 @@ class SimTransformer(SimTransactor):
             await asyncio.sleep(self.rng.uniform(RETRY_SECONDS, 3 * RETRY_SECONDS))
 
     async def _find_group(self) -> Address:
-        request = FindCoordinatorRequest(key=_GROUP, key_type=_GROUP_KEY)
+        request = FindCoordinatorRequest(key=self._group, key_type=_GROUP_KEY)
         answer = await self.wire.call(self.wire.any_broker(), ApiKey.FIND_COORDINATOR, _FIND_VERSION, request)
         if answer.error_code:
             raise NotSentError(ErrorCode(answer.error_code).name)

@@ -1,4 +1,4 @@
-"""A founded cluster of one partition under a script: who leads, who hears whom, who dies, and what is written.
+"""A founded cluster under a script, mostly of one partition: who leads, who hears whom, who dies, and what is written.
 
 The script runs outside the nodes. It moves election deadlines (which is always safe: they only say who tries when),
 links, disks and processes; everything else is the production code's doing, and every invariant is asked after each
@@ -46,7 +46,10 @@ class Write:
 
 
 class Scenario:
-    """Use as a context manager; `converge` ends it."""
+    """Use as a context manager; `converge` ends it.
+
+    What is said of logs, leaders and elections is said of the first partition.
+    """
 
     def __init__(
         self,
@@ -55,11 +58,13 @@ class Scenario:
         nodes: int = 3,
         replicas: int | None = None,
         features: Mapping[str, LevelRange] = LEVEL_0,
+        partitions: int = 1,
         segment_bytes: int = 64 * 1024,
         raft: RaftOptions | None = None,
         topic_configs: dict[str, str | None] | None = None,
         telemetry: bool = False,
         kafka: bool = False,
+        transactions_level: int = 0,
         idle_probe_interval: float = 0.0,
     ) -> None:
         self.world = World(seed)
@@ -67,12 +72,13 @@ class Scenario:
             nodes=nodes,
             replicas=replicas,
             features=features,
-            partitions=1,
+            partitions=partitions,
             segment_bytes=segment_bytes,
             raft=raft or RaftOptions(),
             topic_configs=topic_configs or {},
             telemetry=telemetry,
             kafka=kafka,
+            transactions_level=transactions_level,
             idle_probe_interval=idle_probe_interval,
         )
         self.cluster = SimCluster(self.world, options)
