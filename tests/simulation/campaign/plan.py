@@ -12,6 +12,9 @@ SECONDS_MIN = 20.0
 # a seed alone is the run that it was before there were any.
 _LIVING = (4, 1)
 
+# Of the transactional ones those that are crowded, for the same reason.
+_CROWDED = (5, 4)
+
 # A client's operation: the client's process, and which of its operations.
 OperationId = tuple[int, int]
 
@@ -37,6 +40,12 @@ class Plan:
     transactional: bool = False
     without_faults: frozenset[int] = frozenset()
     without_operations: frozenset[OperationId] = frozenset()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether a transactional run has few epochs, and a client more whose pending offsets are overtaken."""
+        divisor, rest = _CROWDED
+        return self.transactional and self.seed % divisor == rest
 
     @classmethod
     def of_campaign(cls, seed: int, seconds: float = RUN_SECONDS) -> Self:

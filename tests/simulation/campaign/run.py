@@ -16,11 +16,13 @@ from tests.simulation.campaign.plan import OperationId, Plan
 from tests.simulation.clients.kafka_workload import KafkaWorkload
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
 from tests.simulation.world.endless_steps import EndlessStepError, endless_steps_end
+from tests.simulation.world.few_epochs import few_epochs
 from tests.simulation.world.living import Living
 from tests.simulation.world.living_probes import LivingProbes
 from tests.simulation.world.nemesis import InjectedFault, Nemesis
 from tests.simulation.world.operators import Operators
 from tests.simulation.world.probes import Probes
+from tests.simulation.world.transaction_probes import TransactionProbes
 from tests.simulation.world.world import World
 
 _LIVENESS_SECONDS = 15.0
@@ -99,7 +101,7 @@ def run(plan: Plan) -> RunResult:
         for node in world.nodes.values():
             node.disk.allocates = seed % 4 == 3
             node.disk.runs_now = seed % 5 != 0
-        with endless_steps_end(lambda: (world.time, world.trace.count)):
+        with few_epochs(are_few=plan.is_crowded), endless_steps_end(lambda: (world.time, world.trace.count)):
             _run(world, cluster, result)
     except (Exception, EndlessStepError) as error:  # noqa: BLE001 - every failure is a finding, reported with its seed
         result.error, result.cause = _headline(error), _text_of(_first_of(error))
@@ -214,6 +216,8 @@ def _link_seconds(world: World) -> tuple[float, float]:
 
 def _run(world: World, cluster: SimCluster, result: RunResult) -> None:
     cluster.observer.add(Probes(cluster.history))
+    if cluster.options.transactions_level:
+        cluster.observer.add(TransactionProbes(cluster.history))
     cluster.found()
     workload = KafkaWorkload(cluster, world.stream("workload"))
     operators = Operators(cluster, world.stream("operators"))

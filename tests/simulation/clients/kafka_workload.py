@@ -1,7 +1,7 @@
 """Kafka clients of one simulated run, on machines of their own, and the verdict on what they saw."""
 
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from raftka.check.levels import Level
 from tests.simulation.clients.final_questions import FinalQuestions
@@ -12,6 +12,7 @@ from tests.simulation.clients.kafka_group_consumers import GroupRules, SimGroupM
 from tests.simulation.clients.kafka_group_keepers import SimGroupKeeper
 from tests.simulation.clients.kafka_idempotent_producers import SimIdempotentProducer
 from tests.simulation.clients.kafka_offset_admins import SimOffsetAdmin
+from tests.simulation.clients.kafka_overtakers import SimOvertaker
 from tests.simulation.clients.kafka_producers import Producer, SimProducer
 from tests.simulation.clients.kafka_topic_admins import SimTopicAdmin
 from tests.simulation.clients.kafka_transactors import SimTransactor, TransactionRules
@@ -148,32 +149,30 @@ class KafkaWorkload:
         # A stream of their own: all other clients stay what they are.
         rng = self._cluster.world.stream("transactions/clients")
         rules = TransactionRules(level, rng.choice([1_500, 5_000]))
+        shared: dict[str, Any] = {"rules": rules, "sent": self._cluster.history.sent, "pace": self._pace}
         for number, name in enumerate(_TRANSACTIONAL_IDS):
             machine = number % 2
-            producer = SimTransactor(
-                *self._client(f"transactor-{number}", machine),
-                transactional_id=name,
-                rules=rules,
-                sent=self._cluster.history.sent,
-                pace=self._pace,
-            )
+            producer = SimTransactor(*self._client(f"transactor-{number}", machine), transactional_id=name, **shared)
             self._producers.append(producer)
             self._machines[machine].spawn(producer.run())
-
         # Inputs that are deleted before they are read would be missed.
         keeps_all = self._delete_pause is None and self._cluster.options.retention_bytes < 0
         for number in range(_TRANSFORMERS if keeps_all else 0):
             producer = SimTransformer(
                 *self._client(f"transformer-{number}", number % 2),
                 transactional_id="transform",
-                rules=rules,
-                sent=self._cluster.history.sent,
-                pace=self._pace,
                 source=0,
                 sink=1,
+                **shared,
             )
             self._producers.append(producer)
             self._machines[number % 2].spawn(producer.run())
+        if self._cluster.options.plan.is_crowded:
+            overtaker = SimOvertaker(
+                *self._client("overtaker", 0), transactional_id="overtaker", source=0, sink=0, group="passed", **shared
+            )
+            self._producers.append(overtaker)
+            self._machines[0].spawn(overtaker.run())
 
     def _start_group(self) -> None:
         if self._cluster.options.has_group:

@@ -169,6 +169,8 @@ def _late_batches(*, moves: bool) -> None:
         held.let_go()
         filling.wait()
         assert all(producer.has_lost for producer in late), "a batch of an aborted transaction was appended"
+        # By the guard where the leader stays, else by its term.
+        assert (story.counts["a guard refused"] > 0) is not moves
         story.whole_transactions(following)
         story.finish()
 

@@ -78,6 +78,7 @@ def _pending_offsets_are_overtaken() -> None:
         story.do(committers, _Committer.close)
         found = {each.identity: each.found for each in committers}
         assert found == {each.identity: each.expected for each in committers}, "an old offset has replaced a newer one"
+        assert story.counts["a pending offset overtaken"] == len(ALL_INTENTS)
         story.finish()
 
 

@@ -24,6 +24,7 @@ from tests.simulation.clients.recorder import Recorder
 from tests.simulation.clients.told_ends import ToldEnds
 from tests.simulation.scenarios.scenario import Scenario
 from tests.simulation.world.cluster import KAFKA_PORT, TOPIC
+from tests.simulation.world.transaction_probes import TransactionProbes
 
 P = TypeVar("P", bound=SimTransactor)
 
@@ -132,6 +133,7 @@ class TransactionStory(Scenario):
             transactions_level=_LEVEL,
         )
         self.recorder = Recorder(lambda: self.world.time)
+        self.cluster.observer.add(TransactionProbes(self.cluster.history))
         self._client = self.world.add_client(_CLIENT)
         self._ends = ToldEnds(self.cluster)
 

@@ -16,5 +16,6 @@
 * `replica_view`  one replica as seen from outside; `digested_state` the digest of a state that replicas share.
 * `watched_partitions`  tells the invariants what clients are answered; `watched_leaves` which replicas leave a broker.
 * `probes`        which rare states a run has reached; `endless_steps` steps of the loop that do not end.
+* `transaction_probes`  the same of runs with transactions; `few_epochs` lets producers of such runs use up their epochs.
 * `convergence`   what must hold once the faults are over.
 """

@@ -282,7 +282,7 @@ class SimCluster:
             self.on_power_loss()
         self._count(self.nodes.pop(node_id))
         self.turns += 1
-        self._servers.pop(node_id, None)
+        self._count_transactions(self._servers.pop(node_id, None))
         self.world.nodes[node_id].crash(power_loss=power_loss)
 
     def swap_disk(self, node_id: int) -> None:
@@ -318,12 +318,19 @@ class SimCluster:
         """Add the brokers' own counters, and the disks', to the history's; once, at the end of the run."""
         for node in self.nodes.values():
             self._count(node)
+        for server in self._servers.values():
+            self._count_transactions(server)
         for machine in self.world.nodes.values():
             self.history.counts.update({f"disk {name}": count for name, count in machine.disk.counts.items()})
 
     def _count(self, node: Node) -> None:
         if hasattr(node, "groups"):
             self.history.counts.update({f"raft {name}": count for name, count in asdict(node.groups.probe).items()})
+
+    def _count_transactions(self, server: KafkaServer | None) -> None:
+        if server is not None and self.options.transactions_level:
+            counts = asdict(server._transactions.counts)
+            self.history.counts.update({f"transactions {name}": count for name, count in counts.items()})
 
     def is_up(self, node_id: int) -> bool:
         """Whether a broker has a life now."""
