@@ -14,6 +14,7 @@ class ScenarioBug(NamedTuple):
 _SCENARIOS = "tests/simulation/scenarios"
 _LEAVING = f"{_SCENARIOS}/test_replicas_that_leave.py"
 _SCHEDULES = "tests/unit/raft/test_membership_schedules.py"
+_IN_PARTITIONS = "tests/unit/kafka_api/test_transaction_bugs.py::test_a_planted_bug_in_transactions_is_found"
 BY_SCENARIO = (
     ScenarioBug(
         "segments go after a snapshot was renamed into its place and before the directory was fsynced",
@@ -282,5 +283,51 @@ BY_SCENARIO = (
         "there is no joint configuration, or a leader that was removed leads on",
         "Raft thesis 4.3, 4.2.2",
         "tests/unit/raft/test_living_group.py::test_a_planted_bug_is_found",
+    ),
+    ScenarioBug(
+        "a last stable offset is told where the restored state is ahead of the log",
+        "RFC 0021 section 3",
+        "tests/unit/cluster/test_states_ahead_of_their_logs.py"
+        "::test_aborted_records_are_shown_if_a_state_ahead_of_its_log_is_believed",
+    ),
+    ScenarioBug(
+        "a batch is placed whatever its guard says, or its guard is taken behind the coordinator's answer",
+        "RFC 0021 section 4; KIP-890",
+        _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "data of transactions is as relaxed as its topic",
+        "RFC 0021 section 4",
+        f"{_SCENARIOS}/test_durable_transactions.py::test_a_batch_of_a_transaction_is_lost_if_it_is_as_relaxed_as_its_topic",
+    ),
+    ScenarioBug(
+        "a marker is placed whatever begins at another first offset by then",
+        "RFC 0021 section 5",
+        _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "a marker's decision is not compared with the largest that is known, or without its term",
+        "RFC 0021 section 2",
+        _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "an administrator's marker is compared like a coordinator's, and dropped as done",
+        "RFC 0021 section 5",
+        _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "a leader says that nothing is open, and nobody confirms that it leads",
+        "RFC 0021 section 5",
+        _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "rows of aborted transactions are read of another view of the log than their batches",
+        "RFC 0021 section 6",
+        _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "a pending offset is applied over a newer one",
+        "RFC 0021 section 8; KIP-447",
+        "tests/unit/cluster/groups/test_pending_offsets.py::test_the_model_of_pending_offsets_catches_a_planted_bug",
     ),
 )

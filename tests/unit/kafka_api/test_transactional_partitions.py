@@ -13,8 +13,8 @@ from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, ListOffsetsRequest
-from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, encode_marker
-from model.ids import ConsistencyLevel, Index
+from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, decode_marker, encode_marker
+from model.ids import ConsistencyLevel, Index, Offset
 from raft.replicate_entries_stm import ReplicateEntriesStm
 from storage.errors import OpenFilesError
 from tests.unit.cluster.cluster_nodes import run, until
@@ -359,6 +359,9 @@ def test_a_marker_is_built_anew_if_another_transaction_begins_before_its_place(t
         assert await end(broker, MarkerType.COMMIT, 1) is MarkerResult.DONE
         assert partition.log_state.transactions.open_of(PRODUCER) is None
         assert partition.end_offset == 4
+        # Readers leave out what its row says.
+        anew = decode_marker((await partition.fetch(Offset(3), 1000))[0])
+        assert (anew.first_offset, anew.prepare) == (2, Prepare(3, 1))
 
     with_broker(tmp_path, monkeypatch, test)
 
