@@ -14,6 +14,9 @@ class ScenarioBug(NamedTuple):
 _SCENARIOS = "tests/simulation/scenarios"
 _LEAVING = f"{_SCENARIOS}/test_replicas_that_leave.py"
 _SCHEDULES = "tests/unit/raft/test_membership_schedules.py"
+_AT_COORDINATORS = (
+    "tests/unit/kafka_api/transactions/test_coordinator_bugs.py::test_a_bug_planted_in_the_coordinator_is_found"
+)
 _IN_PARTITIONS = "tests/unit/kafka_api/test_transaction_bugs.py::test_a_planted_bug_in_transactions_is_found"
 BY_SCENARIO = (
     ScenarioBug(
@@ -324,6 +327,16 @@ BY_SCENARIO = (
         "rows of aborted transactions are read of another view of the log than their batches",
         "RFC 0021 section 6",
         _IN_PARTITIONS,
+    ),
+    ScenarioBug(
+        "a new coordinator forgets what its predecessor has decided",
+        "RFC 0021 section 7",
+        _AT_COORDINATORS,
+    ),
+    ScenarioBug(
+        "a transaction that has timed out is aborted without a new epoch",
+        "RFC 0021 section 7; KIP-890",
+        _AT_COORDINATORS,
     ),
     ScenarioBug(
         "a pending offset is applied over a newer one",
