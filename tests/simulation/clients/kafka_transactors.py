@@ -1,7 +1,8 @@
 """Producers with transactions in a simulated run, by both protocols: before KIP-890 and since (RFC 0021).
 
 A transaction appends batches to several partitions and ends; some are aborted, and some are left open, so that the next
-identity of their transactional id, or the time-out, ends them. What the history says of an end follows the strictest
+identity of their transactional id, or the time-out, ends them. Some producers pause in a transaction until it has timed
+out, and go on as if nothing had happened: a process that was stopped knows of no time-out. What the history says of an end follows the strictest
 reading: an error that answers a second attempt says nothing of the first one.
 """
 
@@ -28,6 +29,8 @@ _FIND_VERSION, _INIT_VERSION, _ADD_VERSION = 3, 4, 3
 RETRY_SECONDS = 0.1
 # How long a producer tries one step.
 STEP_SECONDS = 6.0
+# How often a producer pauses before a further batch, and for how many time-outs.
+_PAUSES, _PAUSE_TIMEOUTS = 0.05, 1.3
 AWAY = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -117,7 +120,10 @@ class SimTransactor(Producer):
         name = self.begin_line()
         added: set[int] = set()
         is_whole = True
-        for _ in range(self.rng.choice([1, 2, 2, 3])):
+        for number in range(self.rng.choice([1, 2, 2, 3])):
+            if number and self.rng.random() < _PAUSES:
+                self.recorder.counts["paused in a transaction"] += 1
+                await asyncio.sleep(_PAUSE_TIMEOUTS * self._rules.timeout_ms / 1000)
             partition = self.rng.randrange(self._partitions)
             if not self.is_raising and partition not in added:
                 await self.add(partition)

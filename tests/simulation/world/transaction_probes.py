@@ -15,6 +15,7 @@ from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.replica_view import ReplicaView, Standing
 
 SOMETIMES_TRANSACTIONAL = (
+    "client paused in a transaction",
     "client transaction left open",
     "client transaction PRODUCER_FENCED",
     "client transformed",
