@@ -40,8 +40,10 @@ from tests.simulation.invariants.log_matching import LogMatching
 from tests.simulation.invariants.log_starts import LogStarts
 from tests.simulation.invariants.lost_and_back_alternate import LostAndBackAlternate
 from tests.simulation.invariants.markers_end_transactions import MarkersEndTransactions
+from tests.simulation.invariants.markers_follow_decisions import MarkersFollowDecisions
 from tests.simulation.invariants.matched_is_the_leaders import MatchedIsTheLeaders
 from tests.simulation.invariants.matches_are_true import MatchesAreTrue
+from tests.simulation.invariants.nothing_open_once_complete import NothingOpenOnceComplete
 from tests.simulation.invariants.offsets_are_dense import OffsetsAreDense
 from tests.simulation.invariants.opened_logs_are_whole import OpenedLogsAreWhole
 from tests.simulation.invariants.placed_replicas import PlacedReplicas
@@ -53,6 +55,7 @@ from tests.simulation.invariants.reads_are_linearizable import ReadsAreLineariza
 from tests.simulation.invariants.registrations_are_current import RegistrationsAreCurrent
 from tests.simulation.invariants.removed_never_return import RemovedNeverReturn
 from tests.simulation.invariants.retired_never_count import RetiredNeverCount
+from tests.simulation.invariants.rows_are_abort_markers import RowsAreAbortMarkers
 from tests.simulation.invariants.segments_cover_the_log import SegmentsCoverTheLog
 from tests.simulation.invariants.snapshots_are_true import SnapshotsAreTrue
 from tests.simulation.invariants.stable_offsets import StableOffsets
@@ -98,6 +101,9 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     AcknowledgedWrites,
     ProducerSequences,
     MarkersEndTransactions,
+    MarkersFollowDecisions,
+    NothingOpenOnceComplete,
+    RowsAreAbortMarkers,
     StableOffsets,
     QuorumWritesWait,
     ReadsAgree,

@@ -379,6 +379,17 @@ _TRANSACTIONS = (
     ),
     (transactions.markers_are_not_judged_at_their_place, "RFC 0021, X2", ("MarkersEndTransactions",)),
     (transactions.aborted_records_are_shown, "RFC 0021, X6", ("aborted-read",)),
+    (
+        transactions.decisions_are_acted_on_before_they_are_committed,
+        "RFC 0021 section 7, X1",
+        ("MarkersFollowDecisions", "NothingOpenOnceComplete"),
+    ),
+    (transactions.transactions_are_complete_before_all_markers, "RFC 0021, X3", ("NothingOpenOnceComplete",)),
+    (
+        transactions.committed_transactions_have_rows,
+        "RFC 0021, X6",
+        ("RowsAreAbortMarkers", "unseen", "poll-skip", "int-poll-skip", *_LOST),
+    ),
 )
 
 

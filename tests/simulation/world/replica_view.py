@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cluster.producer_batch import is_marker, is_transactional
+from cluster.transactions.records import StoredTransaction, decode_record
+from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC
 from model.control_batch import Marker, decode_marker
 from model.ids import GroupId, Replica
+from model.key_value_batch import read_key_values
 from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration
@@ -33,7 +36,8 @@ class Ghost(NamedTuple):
 
     `producer` is the batch's producer id, epoch and first sequence number, where it has them; `size` is the payload's,
     in bytes; `command` is what a command of raft0 says, `configuration` what the members are from there on. A `marker`
-    ends a transaction; `is_transactional` says that a batch belongs to one.
+    ends a transaction; `is_transactional` says that a batch belongs to one. `stored` is what an entry of a coordinator
+    sets: transactional ids and their states, None for one that is deleted.
     """
 
     index: int
@@ -50,6 +54,7 @@ class Ghost(NamedTuple):
     configuration: GroupConfiguration | None = None
     marker: Marker | None = None
     is_transactional: bool = False
+    stored: tuple[tuple[str, StoredTransaction | None], ...] = ()
 
 
 def voter_sets_of(configuration: GroupConfiguration) -> tuple[frozenset[Replica], ...]:
@@ -76,15 +81,18 @@ def chain_of(entry: Entry, before: bytes) -> bytes:
     return hashlib.blake2b(b"".join((before, facts, entry.payload)), digest_size=CHAIN_BYTES).digest()
 
 
-def ghost_of(entry: Entry, before: bytes) -> Ghost:
-    """Return the ghost of an entry that follows the chain `before`."""
+def ghost_of(entry: Entry, before: bytes, *, is_coordinators: bool = False) -> Ghost:
+    """Return the ghost of an entry that follows the chain `before`, in a log of `__transaction_state` or another one."""
     content, producer, marker, is_in_transaction = b"", None, None, False
+    stored: tuple[tuple[str, StoredTransaction | None], ...] = ()
     if entry.kind is EntryKind.DATA:
         content, producer = content_key(entry.payload), _PRODUCER.unpack_from(entry.payload, _PRODUCER_AT)
         if producer[0] >= 0 and is_marker(entry.payload):
             producer, marker = None, decode_marker(entry.payload)
         elif producer[0] >= 0:
             is_in_transaction = is_transactional(entry.payload)
+        if is_coordinators:
+            stored = tuple(decode_record(each) for each in read_key_values(entry.payload))
     start = decode_log_start(entry.payload) if entry.kind is EntryKind.LOG_START else None
     facts = (entry.index, entry.term, entry.kind, entry.base_offset, entry.record_count)
     producer = producer if producer and producer[0] >= 0 else None
@@ -101,6 +109,7 @@ def ghost_of(entry: Entry, before: bytes) -> Ghost:
         configuration,
         marker,
         is_in_transaction,
+        stored,
     )
 
 
@@ -172,6 +181,16 @@ class ReplicaView:
         return (before[-1] if before else None) or self.consensus.state.configurations._created_with
 
     @property
+    def name(self) -> str:
+        """What people call its partition: `orders-0`."""
+        return self.consensus.name
+
+    def _ghost_of(self, entry: Entry) -> Ghost:
+        """Return the ghost of the next entry."""
+        is_coordinators = self.name.startswith(f"{TRANSACTIONS_TOPIC}-")
+        return ghost_of(entry, self.chain_at(len(self.entries)), is_coordinators=is_coordinators)
+
+    @property
     def replica(self) -> Replica:
         """Its node and its data directory: with another directory the node has another replica."""
         return self.consensus.state.self_replica
@@ -205,7 +224,7 @@ class ReplicaView:
             try:
                 for _, parsed in scan(segment.view()._replace(file=ObservedFile(inode))):
                     if parsed.entry.index == len(self.entries) + 1:
-                        self.entries.append(ghost_of(parsed.entry, self.chain_at(len(self.entries))))
+                        self.entries.append(self._ghost_of(parsed.entry))
             except CorruptLogError:
                 if not inode.has_rotted and self.broken_at is None:
                     self.broken_at = len(self.entries) + 1
@@ -231,7 +250,7 @@ class ReplicaView:
         assert run[-1].index == log.dirty_index
         new = []
         for entry in run:
-            ghost = ghost_of(entry, self.chain_at(len(self.entries)))
+            ghost = self._ghost_of(entry)
             self.entries.append(ghost)
             new.append(ghost)
         self.configured += [ghost for ghost in new if ghost.configuration is not None]
