@@ -11,12 +11,13 @@ with the key and value of its record. So they are the same on every replica.
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from cluster.record_reader import UnreadableRecordError, read_part, read_sized_part
 from cluster.transactions.records import (
     StoredTransaction,
+    TransactionState,
     decode_record,
     encode_record,
     encoded_size,
@@ -29,6 +30,8 @@ FORMAT_VERSION = 1
 # The state bytes of an empty table: the format.
 EMPTY_BYTES = 1
 
+# A tuple: what is looked for is compared by its identity first, and never hashed, which an enum does in Python.
+_IDLE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT, TransactionState.EMPTY)
 _PLACE = struct.Struct(">qq")
 _U32 = struct.Struct(">I")
 # How much is encoded or decoded in a step: an id counts 1, and so do this many partitions.
@@ -72,6 +75,15 @@ class TransactionTable:
     def transactional_ids(self) -> list[str]:
         """Return all ids in the order of their appearance."""
         return list(self._transactions)
+
+    def open_among(self, transactional_ids: Iterable[str]) -> list[str]:
+        """Return those of some ids whose transaction is open or decided, in the same order."""
+        known = self._transactions
+        return [
+            each
+            for each in transactional_ids
+            if (placed := known.get(each)) is not None and placed.stored.state not in _IDLE
+        ]
 
     def size_of(self, transactional_id: str) -> int:
         """Return what an id takes of the state bytes; 0 if it is not there."""

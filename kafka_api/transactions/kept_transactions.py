@@ -39,6 +39,8 @@ from model.ids import Index
 from raft.errors import RaftError, RetryableError
 
 _IDS_PER_STEP = 200
+# Of a new coordinator, which looks for those that have a transaction: some 0.1 us each.
+_IDS_PER_LOOK = 2_000
 # Of an open transaction: all its partitions stand in one record. What ends it is a few bytes longer.
 _RECORD_BYTES_MAX = 8 * 1024 * 1024
 # Below the request timeout of every client.
@@ -101,13 +103,17 @@ class KeptTransactions:
         self._means.node.markers.expect_tables()
         await self.state.wait_applied(self.partition.barrier_index)
         found = 0
-        for number, transactional_id in enumerate(self.state.table.transactional_ids(), start=1):
-            placed = self.state.table.get(transactional_id)
-            if placed is not None and self.is_current and not _is_idle(placed.stored):
-                self.changed(self._hold(transactional_id))
-                found += 1
-            if number % _IDS_PER_STEP == 0:
+        known = self.state.table.transactional_ids()
+        for begin in range(0, len(known), _IDS_PER_LOOK):
+            if begin:
                 await asyncio.sleep(0)
+            for transactional_id in self.state.table.open_among(known[begin : begin + _IDS_PER_LOOK]):
+                if not self.is_current:
+                    return
+                self.changed(self._hold_open(transactional_id))
+                found += 1
+                if found % _IDS_PER_STEP == 0:
+                    await asyncio.sleep(0)
         self.is_loaded = self.is_current
         if self.is_loaded:
             logger = self.partition.logger_of(_logger.name)
@@ -165,12 +171,20 @@ class KeptTransactions:
         held = self._held.pop(transactional_id, None)
         if held is None:
             self._make_room_for_one()
-            placed = self.state.table.get(transactional_id)
-            machine = Transaction(placed, self._office_ms, self.options.max_timeout_ms)
-            held = HeldTransaction(transactional_id, machine, self)
+            held = self._new_held(transactional_id)
         # In the order of their use.
         self._held[transactional_id] = held
         return held
+
+    def _hold_open(self, transactional_id: str) -> HeldTransaction:
+        """Hold an id that has a transaction, while no other ids are held: none of these can make room."""
+        held = self._held[transactional_id] = self._new_held(transactional_id)
+        return held
+
+    def _new_held(self, transactional_id: str) -> HeldTransaction:
+        placed = self.state.table.get(transactional_id)
+        machine = Transaction(placed, self._office_ms, self.options.max_timeout_ms)
+        return HeldTransaction(transactional_id, machine, self)
 
     def _make_room_for_one(self) -> None:
         if len(self._held) >= _HELD_MAX:

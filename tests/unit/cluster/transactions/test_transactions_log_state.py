@@ -58,6 +58,15 @@ def _restored(snapshot, index, options=None):
     return state
 
 
+def test_ids_with_a_transaction_are_found_among_others_in_their_order():
+    state = TransactionsLogState()
+    _committed(state, *((each.shown, _stored(each)) for each in _STATES))
+    asked = ["unknown", *reversed(state.table.transactional_ids())]
+    assert state.table.open_among(asked) == ["PrepareAbort", "PrepareCommit", "Ongoing"]
+    _committed(state, ("Ongoing", _stored(TransactionState.PREPARE_COMMIT)), ("PrepareCommit", None))
+    assert state.table.open_among(asked) == ["PrepareAbort", "Ongoing"]
+
+
 @st.composite
 def _records(draw):
     state = draw(st.sampled_from(_STATES))

@@ -358,6 +358,53 @@ async def test_machines_of_ids_that_are_not_used_make_room_for_others(broker, pr
     assert await producer.end() is ErrorCode.NONE
 
 
+@pytest.mark.parametrize("ids_per_step", [1, 200])
+@with_transactions(_ONE_PARTITION)
+async def test_a_new_coordinator_holds_each_open_transaction_and_no_idle_id(
+    broker, producer, monkeypatch, ids_per_step
+):
+    monkeypatch.setattr(kept_transactions, "_IDS_PER_LOOK", 2)
+    monkeypatch.setattr(kept_transactions, "_IDS_PER_STEP", ids_per_step)
+    monkeypatch.setattr(kept_transactions, "_HELD_MAX", 1)
+    opened = []
+    for number in range(7):
+        other = await Producer(producer.client, name=f"id{number}").init()
+        if number in (1, 2, 6):
+            assert await other.send() is ErrorCode.NONE
+            opened.append(other)
+    ended = await Producer(producer.client, name="ended").init()
+    assert await ended.send() is ErrorCode.NONE
+    assert await ended.end() is ErrorCode.NONE
+    await ended.until_state("CompleteCommit")
+    former = kept_of(broker)
+    await until(lambda: not former.markers._known)
+    # As a new leader begins, with the table of the same replica.
+    new = kept_transactions.KeptTransactions(former.partition, former.state, former._means)
+    await new.load()
+    assert new.is_loaded
+    assert list(new._held) == [each.name for each in opened]
+    assert sorted(held.transactional_id for _, _, held in new._deadlines) == [each.name for each in opened]
+    new.end()
+    for each in opened:
+        assert await each.end() is ErrorCode.NONE
+
+
+@with_transactions(_ONE_PARTITION)
+async def test_a_coordinator_whose_term_ends_while_it_loads_serves_nobody(broker, producer, monkeypatch):
+    monkeypatch.setattr(kept_transactions, "_IDS_PER_STEP", 1)
+    for number in range(3):
+        other = await Producer(producer.client, name=f"id{number}").init()
+        assert await other.send() is ErrorCode.NONE
+    former = kept_of(broker)
+    new = kept_transactions.KeptTransactions(former.partition, former.state, former._means)
+    loading = asyncio.create_task(new.load())
+    await until(lambda: new._held)
+    new.end()
+    await loading
+    assert not new.is_loaded
+    assert not new._held
+
+
 # -- looking ------------------------------------------------------------------------------------------------------
 
 
