@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import archive, audit, checkers, failover, level_stages, scrape_cost, soak, start_time
+from benchmarks import archive, audit, checkers, failover, level_stages, scrape_cost, soak, start_time, transactions
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -57,6 +57,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "checkers": checkers.measure,
     "audit": audit.measure,
     "archive": archive.measure,
+    **transactions.ALONE,
 }
 # These start Apache Kafka too.
 _BESIDE_KAFKA: dict[str, _Benchmark] = {
@@ -71,8 +72,11 @@ _BESIDE_KAFKA: dict[str, _Benchmark] = {
     "group_consume": group_consume.measure,
     "connections": connections.measure,
     "spark_source": spark_source.measure,
+    **transactions.BESIDE_KAFKA,
 }
 _ALL = _BENCHMARKS | _BESIDE_KAFKA
+# One word for several: each has a result of its own.
+_SEVERAL = {"all": list(_ALL), "transactions": transactions.PARTS}
 _SCRATCH = ROOT / "build" / "benchmarks"
 
 
@@ -85,7 +89,7 @@ def main() -> int:
     # As by Ctrl-C: brokers are stopped and folders removed on the way out.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
-    names = list(_ALL) if arguments.names == ["all"] else arguments.names
+    names = [each for name in arguments.names for each in _SEVERAL.get(name, [name])]
     try:
         check_disk(arguments.data_dir)
         for name in names:
@@ -101,7 +105,9 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure three brokers on this machine.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks, or all; none: list them")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks, or {' or '.join(_SEVERAL)}; none: list them"
+    )
     parser.add_argument("--quick", action="store_true", help="short runs, to see that everything works; not kept")
     parser.add_argument("--pairs", type=int, help=f"runs of each contender [default: {Plan().pairs}]")
     parser.add_argument("--seconds", type=float, help=f"measured window of a run [default: {Plan().seconds:g}]")
@@ -112,7 +118,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--busy", action="store_true", help="measure also beside others' load; the result tells it")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results go [default: benchmarks/results]")
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in _ALL and arguments.names != ["all"]]
+    unknown = [name for name in arguments.names if name not in _ALL and name not in _SEVERAL]
     if unknown:
         parser.error(f"no such benchmark: {', '.join(unknown)}")
     return arguments
@@ -130,7 +136,7 @@ def _list() -> None:
         print(title)
         for name, benchmark in names.items():
             words = (sys.modules[benchmark.__module__].__doc__ or "").splitlines()[0]
-            print(f"  {name:<16} {words}")
+            print(f"  {name:<28} {words}")
     print("make bench ARGS='NAME... [--quick] [--pairs N] [--seconds S]'; then `make bench-table`")
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from benchmarks import failover, soak
 from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, running_cluster
-from benchmarks.compare import produce
+from benchmarks.compare import consume, produce
 from benchmarks.compare.latencies import latency_options, quantiles
 from benchmarks.compare.match import Contender, Metrics, play
-from benchmarks.compare.verdict import row
+from benchmarks.compare.verdict import Target, row
 from benchmarks.machine import check_disk, machine_facts, wait_for_quiet, wait_for_writeback
 from benchmarks.native_client import run as run_client
 from benchmarks.plan import Plan
@@ -41,6 +41,10 @@ _PRODUCE = {
     "produce 1 KiB, 16 partitions, acks=all": (1024, 16, "all"),
     "produce 10 KiB, 1 partition, acks=1": (10_240, 1, "1"),
 }
+_CONSUME = "consume 1 GB of 1 KiB records that were just written, 1 partition"
+# What neither of these may lose by a new feature that is not used.
+_JUDGED = {"produce 1 KiB, 1 partition, acks=all", _CONSUME}
+_TARGETS = {"megabytes_per_second": Target(">=", 0.95), "cpu_seconds_per_gigabyte": Target("<=", 1.03)}
 # What is kept of each run, and its unit.
 _KEPT = {
     "megabytes_per_second": "MB/s",
@@ -63,6 +67,12 @@ def _produce(size: int, partitions: int, acks: str) -> Callable[[Path, Plan], Me
             return play([Contender("it", cluster)], partitions, 1, measurement).runs["it"][0]
 
     return run
+
+
+def _consume(data_dir: Path, plan: Plan) -> Metrics:
+    with running_cluster(data_dir) as cluster:
+        measurement = consume._measurement(consume._CASES[0], plan)
+        return play([Contender("it", cluster)], 1, 1, measurement).runs["it"][0]
 
 
 def _one_in_flight(acks: str) -> Callable[[Path, Plan], Metrics]:
@@ -110,6 +120,7 @@ def _copies(cluster: BenchCluster) -> float:
 
 _CASES: dict[str, Callable[[Path, Plan], Metrics]] = {
     **{name: _produce(*of_case) for name, of_case in _PRODUCE.items()},
+    _CONSUME: _consume,
     "1 KiB, one in flight, acks=all": _one_in_flight("all"),
     "1 KiB, one in flight, acks=1": _one_in_flight("1"),
     f"failover after SIGKILL, median of {_REPEATS}": _failover,
@@ -168,17 +179,23 @@ def _compare(other: Path, arguments: argparse.Namespace) -> None:
         "runs": runs,
     }
     for each in document["rows"]:
-        print(f"{each['what']}: {each['raftka']} beside {each['peer']} {each['unit']}: {each.get('ratio', '-')}x")
+        verdict = {True: ", met", False: ", missed", None: ""}[each["met"]]
+        ratio = f"{each.get('ratio', '-')}x{verdict}"
+        print(f"{each['what']}: {each['raftka']} beside {each['peer']} {each['unit']}: {ratio}")
     print(write_result(_RESULTS, arguments.name, document))
 
 
 def _rows(runs: dict[str, dict[str, list[Metrics]]]) -> list[dict[str, Any]]:
     return [
-        row(f"{case}: {name}", unit, *_samples(of_case, name), peer="other")
+        row(f"{case}: {name}", unit, *_samples(of_case, name), *_targets(case, name), peer="other")
         for case, of_case in runs.items()
         for name, unit in _KEPT.items()
         if name in of_case["ours"][0]
     ]
+
+
+def _targets(case: str, name: str) -> list[Target]:
+    return [_TARGETS[name]] if case in _JUDGED and name in _TARGETS else []
 
 
 def _samples(runs: dict[str, list[Metrics]], name: str) -> Sequence[list[float]]:

@@ -132,12 +132,24 @@ class Rivals:
 
 
 @contextmanager
-def rivals(data_dir: Path, plan: Plan) -> Iterator[Rivals]:
-    """Start both clusters, and load one after the other as long as the plan says."""
-    with running_kafka(data_dir) as kafka, running_cluster(data_dir) as raftka:
+def rivals(
+    data_dir: Path,
+    plan: Plan,
+    options: Mapping[str, str] | None = None,
+    warm: Callable[[Cluster, float], None] | None = None,
+) -> Iterator[Rivals]:
+    """Start both clusters, and load one after the other as long as the plan says.
+
+    Args:
+        data_dir: A folder on a disk.
+        plan: Says how long each is loaded.
+        options: Configuration of Raftka's brokers.
+        warm: Loads a cluster for so many seconds; `warm_up` if nothing is said.
+    """
+    with running_kafka(data_dir) as kafka, running_cluster(data_dir, options) as raftka:
         found = Rivals(raftka, kafka)
         for contender in found.both():
-            warm_up(contender.cluster, plan.warm_up_seconds)
+            (warm or warm_up)(contender.cluster, plan.warm_up_seconds)
         yield found
 
 

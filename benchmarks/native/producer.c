@@ -1,9 +1,10 @@
 /* One producer with librdkafka's defaults: what it gets through, or how long each record takes.
  *
  *   producer mode=flood|single|open|end_to_end|stamped brokers=HOST:PORT topic=NAME size=BYTES acks=all|1|0 seconds=S
- *            [warm_up=S] [count=RECORDS] [rate=RECORDS_PER_SECOND] [samples=FILE] [conf.NAME=VALUE ...]
+ *            [warm_up=S] [count=RECORDS] [partition=N] [rate=RECORDS_PER_SECOND] [samples=FILE] [conf.NAME=VALUE ...]
  *
- *   flood       as fast as the queue takes records, to the partitions that librdkafka chooses; or `count` records
+ *   flood       as fast as the queue takes records, to the partitions that librdkafka chooses, or to `partition`; or
+ *               `count` records
  *   single      one record in flight, partition 0: time from produce() to the delivery report
  *   open        record i is due at i / rate whatever happened to those before it, partition 0: time from that moment
  *               to the delivery report
@@ -33,6 +34,7 @@ typedef struct {
     size_t size;
     double rate, warm_up, seconds;
     int64_t count;
+    int32_t partition;
 } Plan;
 
 static Plan plan;
@@ -112,7 +114,7 @@ static void flood(void) {
         }
         if (at >= ends || (plan.count && sent >= plan.count)) break;
         for (int i = 0; i < BURST && (!plan.count || sent < plan.count); i++, sent++)
-            send_record(RD_KAFKA_PARTITION_UA, 0, next_value(), 0);
+            send_record(plan.partition, 0, next_value(), 0);
         rd_kafka_poll(client, 0);
     }
     /* A given number of records is measured to its last answer, a given time to its end. */
@@ -243,6 +245,7 @@ int main(int count, char **arguments) {
         .warm_up = number(count, arguments, "warm_up", "0"),
         .seconds = number(count, arguments, "seconds", "15"),
         .count = (int64_t)number(count, arguments, "count", "0"),
+        .partition = (int32_t)number(count, arguments, "partition", "-1"), /* RD_KAFKA_PARTITION_UA */
     };
     int is_flood = !strcmp(plan.mode, "flood");
     if (plan.size < sizeof(int64_t) || plan.size > POOL_BYTES / 2) die("size: 8 to %d bytes", POOL_BYTES / 2);

@@ -20,6 +20,9 @@ from kafka_api.protocol.messages import (
 
 # Versions that both brokers serve, with member ids that have to be known first (KIP-394).
 _FIND, _JOIN, _SYNC, _HEARTBEAT, _LEAVE = 3, 5, 3, 3, 3
+# Of FindCoordinator.
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+_KINDS = {GROUP_KEY: "group", TRANSACTION_KEY: "transactional id"}
 _SESSION_MS, _REBALANCE_MS = 45_000, 60_000
 _RETRY_SECONDS = 0.1
 # What a leader gives to each member; about what a consumer gets for two partitions.
@@ -31,8 +34,8 @@ _NOT_YET = {
 }
 
 
-async def find_coordinator(bootstrap: str, group: str) -> str:
-    """Wait until a broker keeps the group and return its HOST:PORT.
+async def find_coordinator(bootstrap: str, name: str, key_type: int = GROUP_KEY) -> str:
+    """Wait until a broker keeps a group, or a transactional id, and return its HOST:PORT.
 
     Raises:
         BenchmarkError: Not in time.
@@ -41,13 +44,14 @@ async def find_coordinator(bootstrap: str, group: str) -> str:
     deadline = time.monotonic() + DEADLINE_SECONDS
     try:
         while time.monotonic() < deadline:
-            found = await connection.call(ApiKey.FIND_COORDINATOR, _FIND, FindCoordinatorRequest(key=group))
+            request = FindCoordinatorRequest(key=name, key_type=key_type)
+            found = await connection.call(ApiKey.FIND_COORDINATOR, _FIND, request)
             if not found.error_code:
                 return f"{found.host}:{found.port}"
             await asyncio.sleep(_RETRY_SECONDS)
     finally:
         await connection.close()
-    raise BenchmarkError(f"nobody keeps group {group}")
+    raise BenchmarkError(f"nobody keeps {_KINDS[key_type]} {name}")
 
 
 def _subscription(round_number: int) -> bytes:
