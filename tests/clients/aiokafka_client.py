@@ -167,8 +167,9 @@ class AiokafkaClient:
         await consumer.start()
         return consumer
 
-    def join(self, group: str, topic: str) -> "AiokafkaMember":
-        return AiokafkaMember(self, self._bootstrap, group, topic)
+    def join(self, group: str, topic: str, *, committed: bool = False) -> "AiokafkaMember":
+        isolation = "read_committed" if committed else "read_uncommitted"
+        return AiokafkaMember(self, self._bootstrap, group, topic, isolation)
 
     def close(self) -> None:
         async def stop() -> None:
@@ -186,8 +187,9 @@ class AiokafkaClient:
 class AiokafkaMember(PolledMember):
     """See `Member`."""
 
-    def __init__(self, client: AiokafkaClient, bootstrap: str, group: str, topic: str) -> None:
+    def __init__(self, client: AiokafkaClient, bootstrap: str, group: str, topic: str, isolation: str) -> None:
         self._client = client
+        self._isolation = isolation
         self._bootstrap = bootstrap
         self._group = group
         self._topic = topic
@@ -203,6 +205,7 @@ class AiokafkaMember(PolledMember):
                 auto_offset_reset="earliest",
                 session_timeout_ms=SESSION_TIMEOUT_MS,
                 heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+                isolation_level=self._isolation,
                 metadata_max_age_ms=2_000,
             )
             await consumer.start()

@@ -153,8 +153,11 @@ class Client(Protocol):
     def offset_at(self, topic: str, timestamp: int) -> int:
         """Return the offset of the first record of partition 0 at or after a time; -1 if there is none."""
 
-    def join(self, group: str, topic: str) -> Member:
-        """Make a member of a group; a group without commits begins at the earliest record."""
+    def join(self, group: str, topic: str, *, committed: bool = False) -> Member:
+        """Make a member of a group; a group without commits begins at the earliest record.
+
+        Clients of `tests.clients.transactors` read at read_committed if they are asked to.
+        """
 
     def close(self) -> None:
         """Give back what it holds."""

@@ -1,6 +1,7 @@
 """Clusters for all clients, and each client once; what a client sends is recorded for `python -m tests.clients.sent`.
 
-Most tasks are done at `cluster`. At `living` partitions can be moved, too.
+Most tasks are done at `cluster`. At `living` partitions can be moved, too. `transactional` has transactions, which no
+version offers by default: what needs them is no task of `python -m tests.clients.sent`.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from benchmarks.kafka.jars import kafka_version
 from tests.clients.all_clients import CLIENTS, TOOLS_NAME
 from tests.clients.client import Abilities, Client
-from tests.clients.referee import OFFSETS_PARTITIONS, Referee, SentRequests
+from tests.clients.referee import OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS, Referee, SentRequests
 from tests.clients.sent import OUTCOME, RECORDER, Recorder
 from tests.clients.tasks import Task
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
@@ -51,6 +52,23 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     maker = ClusterMaker(tmp_path_factory.mktemp("living"))
     try:
         cluster = maker(LIVING_BROKERS, **{"group.initial.rebalance.delay.ms": 0})
+        cluster.start()
+        yield cluster
+    finally:
+        maker.stop()
+
+
+@pytest.fixture(scope="session")
+def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
+    """Three brokers that have transactions, and that some tests kill and start again."""
+    maker = ClusterMaker(tmp_path_factory.mktemp("transactional"))
+    offered = {"unstable.feature.versions.enable": True, "group.initial.rebalance.delay.ms": 0}
+    partitions = {
+        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+        "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
+    }
+    try:
+        cluster = maker(3, **offered, **partitions)
         cluster.start()
         yield cluster
     finally:

@@ -153,8 +153,8 @@ class KafkaPythonClient:
     def _consumer(self) -> KafkaConsumer:
         return KafkaConsumer(bootstrap_servers=self._bootstrap, auto_offset_reset="none", group_id=None, **_QUICK)
 
-    def join(self, group: str, topic: str) -> "KafkaPythonMember":
-        return KafkaPythonMember(self._bootstrap, group, topic)
+    def join(self, group: str, topic: str, *, committed: bool = False) -> "KafkaPythonMember":
+        return KafkaPythonMember(self._bootstrap, group, topic, "read_committed" if committed else "read_uncommitted")
 
     def close(self) -> None:
         for producer in self._producers.values():
@@ -169,8 +169,8 @@ class KafkaPythonClient:
 class KafkaPythonMember(PolledMember):
     """See `Member`."""
 
-    def __init__(self, bootstrap: list[str], group: str, topic: str) -> None:
-        self._config = {"bootstrap_servers": bootstrap, "group_id": group}
+    def __init__(self, bootstrap: list[str], group: str, topic: str, isolation: str) -> None:
+        self._config = {"bootstrap_servers": bootstrap, "group_id": group, "isolation_level": isolation}
         self._topic = topic
         super().__init__()
 

@@ -80,7 +80,8 @@ class KcatClient:
         assert found is not None
         return int(found[1])
 
-    def join(self, group: str, topic: str) -> "KcatMember":
+    def join(self, group: str, topic: str, *, committed: bool = False) -> "KcatMember":
+        assert not committed, "kcat writes no transactions: no task asks it to read them"
         return KcatMember(self._bootstrap, group, topic)
 
     def close(self) -> None:

@@ -131,8 +131,9 @@ class LibrdkafkaClient:
     def _consumer(self) -> Consumer:
         return Consumer({**self._basics, "group.id": "unused", "enable.auto.commit": False})
 
-    def join(self, group: str, topic: str) -> "LibrdkafkaMember":
-        return LibrdkafkaMember(self._basics, group, topic)
+    def join(self, group: str, topic: str, *, committed: bool = False) -> "LibrdkafkaMember":
+        isolation = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
+        return LibrdkafkaMember({**self._basics, **isolation}, group, topic)
 
     def close(self) -> None:
         self._producers.clear()

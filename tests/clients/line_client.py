@@ -1,8 +1,8 @@
 """Clients in other languages: each a program that reads a JSON object per line and answers with one per line.
 
 The command stands in `do`: version, create_topic, topics, add_partitions, set_config, config, delete_topic, produce,
-fetch, offset_at, join, look, commit, leave; the other fields are named as the arguments of `Client`. An answer has the
-result, or `error`. `look` answers what is new since the last one. The end of its input is the end of the program.
+fetch, offset_at, join, look, commit, leave; the other fields are named as the arguments of `Client`. Programs with
+transactions have more commands (`tests.clients.transactors`). An answer has the result, or `error`. `look` answers what is new since the last one. The end of its input is the end of the program.
 """
 
 import itertools
@@ -114,9 +114,9 @@ class LineClient:
     def offset_at(self, topic: str, timestamp: int) -> int:
         return int(self.ask("offset_at", topic=topic, timestamp=timestamp)["offset"])
 
-    def join(self, group: str, topic: str) -> "LineMember":
+    def join(self, group: str, topic: str, *, committed: bool = False) -> "LineMember":
         member = f"member-{next(self._numbers)}"
-        self.ask("join", member=member, group=group, topic=topic)
+        self.ask("join", member=member, group=group, topic=topic, committed=committed)
         return LineMember(self, member)
 
     def close(self) -> None:

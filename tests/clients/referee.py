@@ -16,6 +16,7 @@ from urllib.request import urlopen
 from confluent_kafka import ConsumerGroupTopicPartitions
 
 from cluster.groups.offsets_topic import OFFSETS_TOPIC, offsets_partition
+from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC, transactions_partition
 from tests.clients.client import Record
 from tests.clients.librdkafka_client import LibrdkafkaClient
 from tests.process.acked_log import ReadRecord, high_watermark, read_all
@@ -24,6 +25,7 @@ from tests.process.group_members import fill
 from tests.process.kafka_topics import admin_client, create_topic, delete_topic
 
 OFFSETS_PARTITIONS = 4
+TRANSACTIONS_PARTITIONS = 4
 
 _REQUESTS = re.compile(r'^raftka_kafka_requests_total\{api="(\w+)",version="(\d+)"\} (\S+)$', re.MULTILINE)
 
@@ -176,6 +178,11 @@ class Referee:
         """Return the broker that keeps a group."""
         partition = offsets_partition(group, OFFSETS_PARTITIONS)
         return self.cluster.leader_of(OFFSETS_TOPIC, partition, other_than=other_than)
+
+    def transaction_coordinator_of(self, transactional_id: str) -> int:
+        """Return the broker that keeps a transactional id."""
+        partition = transactions_partition(transactional_id, TRANSACTIONS_PARTITIONS)
+        return self.cluster.leader_of(TRANSACTIONS_TOPIC, partition)
 
     def killing(self, victim: int, wait: Callable[[], object]) -> "Killing":
         """Kill a broker in a thread, `wait` for another in its place."""

@@ -48,6 +48,7 @@ public final class Driver {
     private final String bootstrap;
     private final Map<String, KafkaProducer<String, String>> producers = new HashMap<>();
     private final Map<String, Member> members = new HashMap<>();
+    private final Map<String, KafkaProducer<String, String>> transactors = new HashMap<>();
     private Admin admin;
 
     private Driver(String bootstrap) {
@@ -109,11 +110,88 @@ public final class Driver {
             case "produce" -> produce(topic, command, answer.putArray("offsets"));
             case "fetch" -> fetch(topic, command, answer.putArray("records"));
             case "offset_at" -> answer.put("offset", offsetAt(topic, command.get("timestamp").asLong()));
-            case "join" -> members.put(member, new Member(command.get("group").asText(), topic));
+            case "join" -> {
+                Properties settings = settings();
+                settings.put("isolation.level", isolation(command.path("committed").asBoolean()));
+                members.put(member, new Member(settings, command.get("group").asText(), topic));
+            }
             case "look" -> members.get(member).look(answer);
             case "commit" -> members.get(member).commit();
             case "leave" -> members.remove(member).leave();
+            default -> transact(command, topic);
+        }
+    }
+
+    private static String isolation(boolean committed) {
+        return committed ? "read_committed" : "read_uncommitted";
+    }
+
+    private void transact(JsonNode command, String topic) throws Exception {
+        String name = command.path("transactor").asText();
+        KafkaProducer<String, String> producer = transactors.get(name);
+        switch (command.get("do").asText()) {
+            case "txn_open" -> {
+                Properties settings = settings();
+                settings.put("transactional.id", command.get("transactional_id").asText());
+                producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
+                transactors.put(name, producer);
+                producer.initTransactions();
+            }
+            case "txn_begin" -> producer.beginTransaction();
+            case "txn_send" -> {
+                List<String> values = new ArrayList<>();
+                command.get("values").forEach(each -> values.add(each.asText()));
+                send(producer, topic, values);
+            }
+            case "txn_end" -> end(producer, command.get("commit").asBoolean());
+            case "txn_transform" -> transform(producer, topic, command);
+            case "txn_close" -> transactors.remove(name).close(Duration.ZERO);
             default -> throw new IllegalArgumentException("unknown command " + command);
+        }
+    }
+
+    private static void send(KafkaProducer<String, String> producer, String topic, List<String> values)
+            throws Exception {
+        List<Future<RecordMetadata>> sends = new ArrayList<>();
+        for (String value : values) {
+            sends.add(producer.send(new ProducerRecord<>(topic, 0, null, value)));
+        }
+        for (Future<RecordMetadata> send : sends) {
+            wait(send);
+        }
+    }
+
+    private static void end(KafkaProducer<String, String> producer, boolean commit) {
+        if (commit) {
+            producer.commitTransaction();
+        } else {
+            producer.abortTransaction();
+        }
+    }
+
+    private void transform(KafkaProducer<String, String> producer, String source, JsonNode command) throws Exception {
+        Properties settings = settings();
+        settings.put("group.id", command.get("group").asText());
+        settings.put("isolation.level", isolation(true));
+        settings.put("max.poll.records", "1");
+        int count = command.get("count").asInt();
+        List<String> values = new ArrayList<>();
+        Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+        long deadline = System.currentTimeMillis() + DEADLINE_MS;
+        try (KafkaConsumer<String, String> consumer = consumer(settings)) {
+            consumer.subscribe(List.of(source));
+            while (values.size() < count) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException(values.size() + " of " + count + " records");
+                }
+                var records = consumer.poll(Duration.ofMillis(500));
+                records.forEach(each -> values.add(each.value().toUpperCase()));
+                ends.putAll(records.nextOffsets());
+            }
+            producer.beginTransaction();
+            send(producer, command.get("target").asText(), values);
+            producer.sendOffsetsToTransaction(ends, consumer.groupMetadata());
+            end(producer, command.get("commit").asBoolean());
         }
     }
 
@@ -230,8 +308,7 @@ public final class Driver {
         private Exception failure;
         private volatile boolean isOver;
 
-        Member(String group, String topic) {
-            Properties settings = settings();
+        Member(Properties settings, String group, String topic) {
             settings.put("group.id", group);
             settings.put("session.timeout.ms", "10000");
             settings.put("heartbeat.interval.ms", "500");

@@ -253,6 +253,10 @@ type member struct {
 }
 
 func (driver *driver) Join(group, topic string) (lines.Member, error) {
+	return driver.join(group, topic, kgo.ReadUncommitted())
+}
+
+func (driver *driver) join(group, topic string, isolation kgo.IsolationLevel) (lines.Member, error) {
 	joined := &member{over: make(chan struct{})}
 	own := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) { joined.Own(partitions[topic]) }
 	disown := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
@@ -261,7 +265,7 @@ func (driver *driver) Join(group, topic string) (lines.Member, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(driver.seeds...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic), kgo.DisableAutoCommit(),
 		kgo.SessionTimeout(10*time.Second), kgo.HeartbeatInterval(500*time.Millisecond),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(isolation),
 		kgo.OnPartitionsAssigned(own), kgo.OnPartitionsRevoked(disown), kgo.OnPartitionsLost(disown),
 	)
 	if err != nil {

@@ -65,6 +65,13 @@ type command struct {
 	Assignment [][]int32         `json:"assignment"`
 	KeepCount  bool              `json:"keep_count"`
 	Numbers    []int32           `json:"numbers"`
+	Committed  bool              `json:"committed"`
+
+	Transactor      string   `json:"transactor"`
+	TransactionalID string   `json:"transactional_id"`
+	Values          []string `json:"values"`
+	Target          string   `json:"target"`
+	Commit          bool     `json:"commit"`
 	Kind
 }
 
@@ -97,6 +104,26 @@ type Mover interface {
 	Assign(topic string, assignment [][]int32, keepCount bool) error
 	// Moves returns which of these partitions are being moved.
 	Moves(topic string, partitions []int32) (map[int32]Move, error)
+}
+
+// Transacting is a Driver that has transactions, too.
+type Transacting interface {
+	// JoinCommitted is Join at read_committed.
+	JoinCommitted(group, topic string) (Member, error)
+	// Open makes a producer with a transactional id.
+	Open(transactionalID string) (Transactor, error)
+}
+
+// Transactor is a producer with a transactional id.
+type Transactor interface {
+	Begin() error
+	// Send writes values to partition 0 and waits until each is answered.
+	Send(topic string, values []string) error
+	End(commit bool) error
+	// Transform reads so many records as a group at read_committed, and writes each value in capitals to partition 0
+	// of the target; the values and the group's offsets are one transaction.
+	Transform(group, source, target string, count int, commit bool) error
+	Close()
 }
 
 // Member is a consumer in a group, which reads in the background.
@@ -174,6 +201,7 @@ func Bytes(text *string) []byte {
 // Serve answers commands until there are no more.
 func Serve(driver Driver) {
 	members := map[string]Member{}
+	transactors := map[string]Transactor{}
 	commands := bufio.NewReader(os.Stdin)
 	answers := json.NewEncoder(os.Stdout)
 	for {
@@ -181,7 +209,7 @@ func Serve(driver Driver) {
 		if err != nil {
 			return
 		}
-		answer, err := respond(driver, members, line)
+		answer, err := respond(driver, members, transactors, line)
 		if err != nil {
 			answer = map[string]any{"error": err.Error()}
 		}
@@ -191,7 +219,9 @@ func Serve(driver Driver) {
 	}
 }
 
-func respond(driver Driver, members map[string]Member, line []byte) (map[string]any, error) {
+func respond(
+	driver Driver, members map[string]Member, transactors map[string]Transactor, line []byte,
+) (map[string]any, error) {
 	var asked command
 	if err := json.Unmarshal(line, &asked); err != nil {
 		return nil, err
@@ -227,11 +257,13 @@ func respond(driver Driver, members map[string]Member, line []byte) (map[string]
 		offset, err := driver.OffsetAt(asked.Topic, asked.Timestamp)
 		return map[string]any{"offset": offset}, err
 	case "join":
-		member, err := driver.Join(asked.Group, asked.Topic)
+		member, err := join(driver, asked)
 		members[asked.Member] = member
 		return nothing(err)
 	case "assign", "moves":
 		return respondForMover(driver, asked)
+	case "txn_open", "txn_begin", "txn_send", "txn_end", "txn_transform", "txn_close":
+		return nothing(respondForTransactor(driver, transactors, asked))
 	}
 	return respondForMember(members[asked.Member], asked)
 }
@@ -246,6 +278,45 @@ func respondForMover(driver Driver, asked command) (map[string]any, error) {
 	}
 	moves, err := mover.Moves(asked.Topic, asked.Numbers)
 	return map[string]any{"moves": moves}, err
+}
+
+func join(driver Driver, asked command) (Member, error) {
+	if !asked.Committed {
+		return driver.Join(asked.Group, asked.Topic)
+	}
+	transacting, ok := driver.(Transacting)
+	if !ok {
+		return nil, fmt.Errorf("%s has no transactions", driver.Module())
+	}
+	return transacting.JoinCommitted(asked.Group, asked.Topic)
+}
+
+func respondForTransactor(driver Driver, transactors map[string]Transactor, asked command) error {
+	transacting, ok := driver.(Transacting)
+	if !ok {
+		return fmt.Errorf("%s has no transactions", driver.Module())
+	}
+	if asked.Do == "txn_open" {
+		opened, err := transacting.Open(asked.TransactionalID)
+		transactors[asked.Transactor] = opened
+		return err
+	}
+	transactor := transactors[asked.Transactor]
+	if transactor == nil {
+		return fmt.Errorf("no such transactor: %s", asked.Transactor)
+	}
+	switch asked.Do {
+	case "txn_begin":
+		return transactor.Begin()
+	case "txn_send":
+		return transactor.Send(asked.Topic, asked.Values)
+	case "txn_end":
+		return transactor.End(asked.Commit)
+	case "txn_transform":
+		return transactor.Transform(asked.Group, asked.Topic, asked.Target, asked.Count, asked.Commit)
+	}
+	transactor.Close()
+	return nil
 }
 
 func respondForMember(member Member, asked command) (map[string]any, error) {
