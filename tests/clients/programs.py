@@ -28,6 +28,19 @@ def go_program(name: str) -> list[str]:
     return [str(built)]
 
 
+def go_program_of(source: Path) -> list[str]:
+    """Return the command of a Go program in one file, built with the clients that the programs here have."""
+    _BUILD.mkdir(parents=True, exist_ok=True)
+    built = _BUILD / source.stem
+    _run(["go", "build", "-buildvcs=false", "-o", str(built), str(source)], FOLDER / "go")
+    return [str(built)]
+
+
+def java_program_of(source: Path) -> list[str]:
+    """Return the command of a Java program in one file, which Java compiles when it starts."""
+    return [*JAVA, "-Dlog4j2.level=OFF", "-cp", class_path(), str(source)]
+
+
 def node_program() -> list[str]:
     """Return the command of the Node client's program, beside what it needs."""
     source = FOLDER / "node"
