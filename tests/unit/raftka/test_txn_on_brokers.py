@@ -23,7 +23,7 @@ async def lose(broker, number, producer_id=LOST):
         b"v", timestamps=[now], producer_id=producer_id, producer_epoch=2, base_sequence=0, attributes=TRANSACTIONAL
     )
     level, deadline = ConsistencyLevel.QUORUM_ACK, asyncio.get_running_loop().time() + 10
-    stages = partition.produce(bytearray(batch), 1, level, deadline, term, guard=guard, is_transactional=True)
+    stages = partition.produce(bytearray(batch), 1, level, deadline, term, guard=guard, is_durable=True)
     await stages.replicated
 
 
