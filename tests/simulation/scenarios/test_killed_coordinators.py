@@ -149,7 +149,9 @@ def test_transactions_end_as_they_were_asked_to_though_the_coordinator_is_killed
     _coordinator_is_killed(step)
 
 
-def test_they_stay_open_if_the_next_coordinator_forgets_what_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decided_transactions_stay_open_if_the_next_coordinator_forgets_what_was_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(kept_transactions, "_is_idle", lambda stored: stored.state is not TransactionState.ONGOING)
     with pytest.raises(AssertionError, match="a producer was refused"):
         _coordinator_is_killed(_KILLED["the decision is told and no marker is sent"])

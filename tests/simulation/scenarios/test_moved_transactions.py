@@ -189,7 +189,7 @@ def _no_term(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("plant", "moves"), [(_no_guard, False), (_no_term, True)], ids=["no guard", "no term"])
-def test_it_is_appended_if_nobody_looks_what_was_decided_since(
+def test_an_admitted_batch_is_appended_if_nobody_looks_what_was_decided_since(
     monkeypatch: pytest.MonkeyPatch, plant: Callable[[pytest.MonkeyPatch], None], *, moves: bool
 ) -> None:
     plant(monkeypatch)
@@ -236,7 +236,7 @@ def test_a_marker_that_comes_late_does_not_end_the_next_transaction(*, moves: bo
     _late_markers(moves=moves)
 
 
-def test_it_ends_the_next_one_if_nobody_compares_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_marker_ends_the_next_transaction_if_nobody_compares_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProducerState, "last_prepare", lambda state, producer_id: (NO_PREPARE, NO_INDEX))
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="a late marker has ended the next transaction"):

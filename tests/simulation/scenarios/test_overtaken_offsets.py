@@ -86,7 +86,9 @@ def test_an_offset_that_was_committed_behind_a_pending_one_stays() -> None:
     _pending_offsets_are_overtaken()
 
 
-def test_it_is_replaced_by_an_old_one_if_nobody_compares_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_offset_is_replaced_by_an_old_one_if_nobody_compares_their_places(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(offsets_log_state, "effects_of_plain", lambda records, pending: records)
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="an old offset has replaced a newer one"):

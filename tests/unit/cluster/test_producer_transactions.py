@@ -302,7 +302,7 @@ def test_a_producer_that_stayed_for_a_transaction_that_was_cut_off_is_forgotten_
     assert log.state.known_ids() == [3]
 
 
-def test_those_with_an_open_transaction_are_passed_over_once_however_many_others_are_forgotten():
+def test_producers_with_an_open_transaction_are_passed_over_once_however_many_others_are_forgotten():
     table, asked, count = ProducerTable(ProducerOptions(producers_max=50)), [], 200
 
     def is_open(producer_id):
