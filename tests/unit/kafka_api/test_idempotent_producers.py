@@ -309,7 +309,7 @@ def test_every_replica_describes_the_producers_that_it_knows(tmp_path):
         await leader.produce("t", batch(producer, 0, 3))
         for number, client in brokers.clients.items():
             known = brokers.cluster[number].partitions.get(brokers.cluster.leader_of("t").group).log_state
-            await until(known.known)
+            await until(known.known_ids)
             answer = await client.call(ApiKey.DESCRIBE_PRODUCERS, 0, describe(("t", [0])))
             (partition,) = answer.topics[0].partitions
             told = [(each.producer_id, each.last_sequence) for each in partition.active_producers]

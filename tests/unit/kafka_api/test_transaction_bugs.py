@@ -9,9 +9,11 @@ from wire_client import in_office
 from cluster.partition import Partition
 from cluster.producer_batch import read_sequence
 from cluster.producer_state import ProducerState
-from cluster.transactions import markers
+from cluster.transactions import marker_writer
 from cluster.transactions.admission import Admission
-from cluster.transactions.markers import DecidedTransaction, MarkerResult
+from cluster.transactions.fences import Fences
+from cluster.transactions.marker_writer import MarkerResult
+from cluster.transactions.markers import DecidedTransaction
 from kafka_api.handlers.produce_admission import Guard, RequestAdmission
 from kafka_api.protocol.error_codes import ErrorCode
 from model.control_batch import NO_PREPARE, MarkerType, Prepare
@@ -36,7 +38,7 @@ def _a_batch_that_an_abort_has_overtaken_opens_nothing(tmp_path, patch):
 
         def decide():
             if len(coordinator.asked) == 1:
-                fences.fence(PRODUCER)
+                fences.fence(PRODUCER, now=0.0)
             else:
                 coordinator.answer = Admission.OLD_EPOCH
 
@@ -60,7 +62,7 @@ def _a_late_copy_of_a_marker_does_not_end_the_next_transaction(tmp_path, patch):
             write(bytearray(marker), term, deadline)
             guard = partition.log_state.fences.guard(PRODUCER)
             level = ConsistencyLevel.QUORUM_ACK
-            partition.produce(bytearray(batch(1)), 1, level, deadline, term, guard=guard, is_transactional=True)
+            partition.produce(bytearray(batch(1)), 1, level, deadline, term, guard=guard, is_durable=True)
             return write(marker, term, deadline)
 
         patch.setattr(partition, "write_marker", write_late)
@@ -153,6 +155,8 @@ def _first_offsets_are_not_compared(patch):
 
 def _prepares_are_forgotten(patch):
     patch.setattr(ProducerState, "last_prepare", lambda state, producer_id: (NO_PREPARE, NO_INDEX))
+    # What the leader has carried out is known twice.
+    patch.setattr(Fences, "was_decided", lambda *_: False)
 
 
 def _prepares_are_compared_by_their_index(patch):
@@ -161,7 +165,7 @@ def _prepares_are_compared_by_their_index(patch):
 
 def _administrators_have_a_prepare_like_all_others(patch):
     # No marker has this one, so each is compared with the largest that is known.
-    patch.setattr(markers, "NO_PREPARE", Prepare(-1, -1))
+    patch.setattr(marker_writer, "NO_PREPARE", Prepare(-1, -1))
 
 
 def _nobody_confirms_the_leadership(patch):
