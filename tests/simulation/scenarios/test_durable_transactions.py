@@ -23,7 +23,7 @@ async def _open_transaction(partition: Partition, batch: bytearray, told: list[T
     """Append a batch that opens a transaction, as a leader does whose coordinator has said yes."""
     assert partition.transactional is not None
     guard, term = partition.transactional.fences.guard(_PRODUCER), partition.leader_epoch
-    stages = partition.produce(batch, 1, QUORUM, None, term, guard=guard, is_transactional=True)
+    stages = partition.produce(batch, 1, QUORUM, None, term, guard=guard, is_durable=True)
     told.append((await stages.replicated).term)
 
 
@@ -50,7 +50,7 @@ def test_a_batch_of_a_transaction_that_was_answered_survives_a_loss_of_all_power
 
 
 def test_a_batch_of_a_transaction_is_lost_if_it_is_as_relaxed_as_its_topic(monkeypatch) -> None:
-    def produce_relaxed(partition: Partition, *arguments, is_transactional: bool, **options) -> ReplicateStages:
+    def produce_relaxed(partition: Partition, *arguments, is_durable: bool, **options) -> ReplicateStages:
         return _PRODUCE(partition, *arguments, **options)
 
     monkeypatch.setattr(Partition, "produce", produce_relaxed)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import pytest
 
+from cluster.transactions import transaction_table
 from cluster.transactions.admission import Admission
 from cluster.transactions.markers import MarkerResult
 from cluster.transactions.records import StoredTransaction, TransactionState
-from kafka_api.transactions import kept_transactions
 from tests.simulation.scenarios.transaction_story import Intent, StoryTransactor, TransactionStory
 
 # Tells whether so many producers have come to the step.
@@ -152,7 +152,7 @@ def test_transactions_end_as_they_were_asked_to_though_the_coordinator_is_killed
 def test_decided_transactions_stay_open_if_the_next_coordinator_forgets_what_was_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_transactions, "_is_idle", lambda stored: stored.state is not TransactionState.ONGOING)
+    monkeypatch.setattr(transaction_table, "_IDLE", set(TransactionState) - {TransactionState.ONGOING})
     with pytest.raises(AssertionError, match="a producer was refused"):
         _coordinator_is_killed(_KILLED["the decision is told and no marker is sent"])
 

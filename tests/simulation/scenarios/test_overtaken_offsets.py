@@ -6,8 +6,8 @@ Schedule 8 of section 9 of the design: pending at 10, a plain commit of 12, then
 import pytest
 
 import tests.simulation.world.observer
-from cluster.groups import offsets_log_state
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
+from cluster.groups.pending_offsets import PendingOffsets
 from tests.simulation.clients.kafka_transactors import TransactionRules
 from tests.simulation.clients.kafka_transformers import SimTransformer
 from tests.simulation.scenarios.transaction_story import ALL_INTENTS, Intent, TransactionStory
@@ -89,7 +89,7 @@ def test_an_offset_that_was_committed_behind_a_pending_one_stays() -> None:
 def test_a_newer_offset_is_replaced_by_an_old_one_if_nobody_compares_their_places(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(offsets_log_state, "effects_of_plain", lambda records, pending: records)
+    monkeypatch.setattr(PendingOffsets, "is_overtaken", lambda *_: False)
     monkeypatch.setattr(tests.simulation.world.observer, "ALL", ())
     with pytest.raises(AssertionError, match="an old offset has replaced a newer one"):
         _pending_offsets_are_overtaken()

@@ -70,9 +70,10 @@ class TransactionProbes(Invariant):
             self._look_at_ids(state)
 
     def _look_at_offsets(self, state: OffsetsLogState) -> None:
-        for key, pending in state.table.pending:
-            if pending.is_overtaken and (key, pending.log_index) not in self._overtaken:
-                self._overtaken.add((key, pending.log_index))
+        for key, _ in state.table.pending:
+            is_overtaken = state.table.pending.is_overtaken(key.place, key.log_index)
+            if is_overtaken and (key, key.log_index) not in self._overtaken:
+                self._overtaken.add((key, key.log_index))
                 self._count("a pending offset overtaken")
 
     def _look_at_ids(self, state: TransactionsLogState) -> None:

@@ -4,10 +4,11 @@ import pytest
 from test_coordinator_failover import with_brokers
 from transaction_calls import with_transactions
 
+from cluster.transactions import transaction_table
 from cluster.transactions.markers import MarkerResult
 from cluster.transactions.records import TransactionState
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.transactions import kept_transactions, transaction
+from kafka_api.transactions import transaction
 from kafka_api.transactions.transaction import Transaction
 from tests.unit.cluster.cluster_nodes import until
 
@@ -73,7 +74,7 @@ def _abort_as_asked_for_by_the_producer(machine, now_ms, level, fresh_id, answer
 
 
 def _decisions_are_forgotten_at_a_failover(patch):
-    patch.setattr(kept_transactions, "_is_idle", lambda stored: stored.state is not TransactionState.ONGOING)
+    patch.setattr(transaction_table, "_IDLE", set(TransactionState) - {TransactionState.ONGOING})
 
 
 BUGS = {

@@ -267,7 +267,7 @@ def let_time_pass(broker, ms, name="sink"):
     """Let the coordinator of an id, which looks for time-outs all the time, be so much later."""
     kept = kept_of(broker, name)
     now_ms = kept.now_ms
-    kept.now_ms = lambda: now_ms() + ms
+    kept.now_ms = kept.timeouts._now_ms = lambda: now_ms() + ms
 
 
 def with_transactions(options=QUICK, *, level=2, partitions=3, seconds=30, **of_broker):
