@@ -383,7 +383,7 @@ async def test_a_new_coordinator_holds_each_open_transaction_and_no_idle_id(
     await new.load()
     assert new.is_loaded
     assert list(new._held) == [each.name for each in opened]
-    assert sorted(held.transactional_id for _, _, held in new._deadlines) == [each.name for each in opened]
+    assert sorted(held.transactional_id for _, _, held in new.timeouts._deadlines) == [each.name for each in opened]
     new.end()
     for each in opened:
         assert await each.end() is ErrorCode.NONE
