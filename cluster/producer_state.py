@@ -243,7 +243,7 @@ class ProducerState:
             )
         if not is_current:
             return NotAdmittedError(f"producer {producer_id}: the coordinator has not been asked since the last marker")
-        if len(self.transactions) >= self._options.producers_max:
+        if len(self.transactions) >= self._options.open_max:
             return TransactionStateError(
                 f"{len(self.transactions)} transactions are open in this partition, the most there may be"
             )

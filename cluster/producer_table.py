@@ -71,6 +71,11 @@ class ProducerOptions:
             raise ValueError(f"producers_max={self.producers_max}: a snapshot holds {STATE_BYTES_MAX} bytes")
 
     @property
+    def open_max(self) -> int:
+        """How many may have a transaction open: half of them, so that the retries of all others are still known."""
+        return (self.producers_max + 1) // 2
+
+    @property
     def state_bytes_max(self) -> int:
         """The most that the encoded table can have."""
         return _HEADER_BYTES_MAX + self.producers_max * _PRODUCER_BYTES_MAX

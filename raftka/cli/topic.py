@@ -160,8 +160,8 @@ def delete(name: str, internal: bool, brokers: str) -> None:
     """Delete a topic and its records."""
     if name in kafka_client.INTERNAL_TOPICS and not internal:
         raise click.BadParameter(
-            f"{name} is an internal topic: its deletion loses state of the cluster, such as committed offsets;"
-            " --internal deletes it all the same"
+            f"{name} is an internal topic: its deletion loses state of the cluster, such as committed offsets, or the"
+            " decisions on transactions, whose partitions then stay open; --internal deletes it all the same"
         )
     # Asked first for the sake of a better word than the protocol has.
     kafka_client.read_cluster(brokers).topic(name)

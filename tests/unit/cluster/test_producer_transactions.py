@@ -15,7 +15,7 @@ from cluster.producer_table import FORMAT_VERSION, FORMAT_VERSION_2, PlacedMark,
 from model.control_batch import NO_PREPARE, Prepare
 from model.ids import NO_INDEX, Index
 from model.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK
-from raft.replicate_item import NewEntry
+from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import EntryKind
 from storage.errors import CorruptLogError
 
@@ -144,7 +144,7 @@ def test_a_batch_of_the_next_epoch_waits_for_the_marker_of_the_former_transactio
 
 
 def test_one_transaction_more_than_there_may_be_is_refused():
-    log = Log(producers_max=2)
+    log = Log(producers_max=4)
     first = log.open(1)
     log.open(2)
     guard = log.state.fences.guard(3)
@@ -272,6 +272,17 @@ def test_a_producer_with_an_open_transaction_is_never_forgotten():
     assert log.state.known_ids() == [1, 4]
     log.append(transactional(1, 1), marker(1, first))
     log.commit()
+
+
+def test_retries_of_other_producers_are_known_though_no_more_transactions_may_be_open():
+    log = Log(producers_max=4)
+    for number in (1, 2):
+        log.open(number)
+    retried = new_batch(3, 0)
+    log.append(retried, new_batch(4, 0))
+    log.commit()
+    assert sorted(log.state.known_ids()) == [1, 2, 3, 4]
+    assert isinstance(log.state.admit(retried), ReplicateResult)
 
 
 def test_a_producer_that_stayed_for_its_transaction_is_forgotten_once_that_has_ended():
