@@ -12,6 +12,7 @@ from itertools import count
 from cluster.transactions.level import transactions_level
 from kafka_api.transactions.coordinator_means import CoordinatorMeans
 from kafka_api.transactions.held_transaction import HeldTransaction
+from kafka_api.transactions.transaction import Transaction
 from kafka_api.transactions.transaction_events import Later, Write
 
 # Time-outs of machines that are gone are removed once they are more than those that are held, and this.
@@ -75,8 +76,7 @@ class TransactionTimeouts:
         level = transactions_level(self._means.node)
         outcome = held.machine.time_out(now_ms, level)
         if isinstance(outcome, Write):
-            _logger.info("transactional id %s: its transaction has timed out", held.transactional_id[:100])
-            self._means.counts.timed_out += 1
+            self._note(held)
             held.begin(outcome)
         elif outcome is Later.WAIT:
             self.arm(held, now_ms + self._means.options().busy_wait_ms)
@@ -86,8 +86,18 @@ class TransactionTimeouts:
             self.watch(held)
 
     async def _time_out_with_new_id(self, held: HeldTransaction, level: int) -> None:
-        self._means.counts.timed_out += 1
-        await held.ask(lambda machine, now_ms, fresh_id: machine.time_out(now_ms, level, fresh_id))
+        def step(machine: Transaction, now_ms: int, fresh_id: int | None) -> Write | Later | None:
+            outcome = machine.time_out(now_ms, level, fresh_id)
+            if isinstance(outcome, Write):
+                self._note(held)
+            return outcome
+
+        await held.ask(step)
         if not self._is_ended:
             # Where it was refused, it is tried again.
             self.watch(held)
+
+    def _note(self, held: HeldTransaction) -> None:
+        """An abort begins. While no producer id can be had for it nothing is counted."""
+        _logger.info("transactional id %s: its transaction has timed out", held.transactional_id[:100])
+        self._means.counts.timed_out += 1

@@ -275,6 +275,26 @@ async def test_a_time_out_in_the_last_epoch_brings_a_new_id(broker, producer, mo
 
 
 @with_transactions()
+async def test_a_time_out_that_waits_for_a_producer_id_is_counted_once(broker, producer, monkeypatch):
+    monkeypatch.setattr(transaction, "_OFFICE_MS", 0)
+    kept, asked = kept_of(broker, "sink2"), []
+    last = StoredTransaction(5, GIVEN_EPOCH_MAX, 100, TransactionState.EMPTY, frozenset(), kept.now_ms())
+    old = await found(Producer(producer.client, name="sink2", producer_id=5, epoch=GIVEN_EPOCH_MAX))
+    assert not isinstance(await kept.write("sink2", last), WriteFailure)
+    new_producer_id = kept.new_producer_id
+
+    async def given_later():
+        asked.append(None)
+        return None if len(asked) < 3 else await new_producer_id()
+
+    monkeypatch.setattr(kept, "new_producer_id", given_later)
+    assert await old.send() is ErrorCode.NONE
+    await old.until_state("CompleteAbort")
+    assert len(asked) == 3
+    assert broker.server.transactions.counts.timed_out == 1
+
+
+@with_transactions()
 async def test_a_topic_that_is_deleted_holds_up_no_transaction(broker, producer):
     topic_id = await producer.client.create_topic("gone")
     await producer.init()
