@@ -28,6 +28,8 @@ from tests.simulation.world.world import World
 _LIVENESS_SECONDS = 15.0
 _QUIET_SECONDS = 8.0
 _READ_SECONDS = 30.0
+# A coordinator that has just begun gives what it finds ten seconds more.
+_TRANSACTIONS_SECONDS = 20.0
 _ANSWERED_MIN = 100
 # Divisor and rest of the seeds whose clusters are larger: they cost more, and three brokers show most. By the number and
 # not by a draw, which would make all other seeds other runs. Both divisors have no factor in common with those below.
@@ -262,7 +264,13 @@ def _phases(world: World, cluster: SimCluster, workload: KafkaWorkload, operator
         raise AssertionError(
             f"the replicas have not converged {_LIVENESS_SECONDS} s after the last fault:\n  {cluster.what_is_missing()}"
         )
-    _advance(world, seconds)
+    if cluster.options.transactions_level:
+        # Time-outs end what clients have left open.
+        has_ended = world.run_until(lambda: cluster.what_is_open() is None, world.time + _TRANSACTIONS_SECONDS)
+        world.check()
+        if not has_ended:
+            raise AssertionError(f"not ended {_TRANSACTIONS_SECONDS} s after the clients: {cluster.what_is_open()}")
+    _advance(world, max(seconds, world.time))
     workload.finish(_READ_SECONDS)
     cluster.observer.at_end()
     if workload.answered < _ANSWERED_MIN or not nemesis.injected:

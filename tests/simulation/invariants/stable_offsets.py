@@ -1,4 +1,4 @@
-"""RFC 0021, X4: what readers at read_committed may see follows from the log up to visible alone."""
+"""RFC 0021, X4: what readers at read_committed may see follows from the log alone, and its committed part only grows."""
 
 from dataclasses import dataclass, field
 
@@ -26,6 +26,8 @@ class StableOffsets(Invariant):
         super().__init__(history)
         # Of each replica the fold of its newest view.
         self._folds: dict[tuple[int, GroupId], _Fold] = {}
+        # How far readers at read_committed could read what is committed, by group and term of the leader.
+        self._reached: dict[GroupId, dict[int, int]] = {}
 
     def on_moved(self, view: ReplicaView, before: Standing) -> None:
         if not (self.history.has_transactions and view.now.in_office):
@@ -43,6 +45,16 @@ class StableOffsets(Invariant):
         if told != true:
             self.violated(view, f"the first open transaction began at entry {told}, and by the log at {true}")
         self.history.counts["open transactions seen in office"] += told is not None
+        self._look_whether_it_goes_back(view, told)
+
+    def _look_whether_it_goes_back(self, view: ReplicaView, told: int | None) -> None:
+        end = view.now.commit if told is None else min(view.now.commit, told - 1)
+        terms = self._reached.setdefault(view.group, {})
+        # A deposed leader may be behind the leaders of newer terms.
+        reached = max((each for term, each in terms.items() if term <= view.now.term), default=0)
+        if end < reached:
+            self.violated(view, f"readers may read to entry {end}, and could read to {reached} before")
+        terms[view.now.term] = end
 
     def _fold(self, view: ReplicaView) -> _Fold:
         key = (view.node_id, view.group)

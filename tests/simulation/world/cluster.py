@@ -28,7 +28,7 @@ from storage.memory_kvstore import MemoryKvStore
 from tests.feature_levels import LEVEL_0
 from tests.simulation.campaign.plan import Plan
 from tests.simulation.clients.history import History
-from tests.simulation.world.convergence import Broker, what_is_missing
+from tests.simulation.world.convergence import Broker, what_is_missing, what_is_open
 from tests.simulation.world.digested_state import DigestedState
 from tests.simulation.world.observer import Observer
 from tests.simulation.world.older_node import OlderNode
@@ -406,6 +406,10 @@ class SimCluster:
         if down:
             return f"nodes {down} are down"
         return what_is_missing({node_id: self._broker(node_id) for node_id in self.members})
+
+    def what_is_open(self) -> str | None:
+        """Return a transaction that has not ended, None if none is open."""
+        return what_is_open({node_id: self._broker(node_id) for node_id in self.members})
 
     def _broker(self, node_id: int) -> Broker:
         loop = self.world.nodes[node_id].loop

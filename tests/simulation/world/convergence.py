@@ -13,6 +13,9 @@ from cluster.evacuation import wanted_moves
 from cluster.members_table import BrokerState
 from cluster.node import Node
 from cluster.raft0_voters import voter_count
+from cluster.transactions.log_state import TransactionalLogState
+from cluster.transactions.records import TransactionState
+from cluster.transactions.transactions_log_state import TransactionsLogState
 from kafka_api.server import KafkaServer
 from model.features import BROKERS_LEVEL, ENDED_LEADERSHIPS_LEVEL, MEMBERSHIP
 from model.ids import RAFT0, GroupId, Replica, number_of, topic_of
@@ -68,6 +71,28 @@ def what_is_missing(brokers: Mapping[int, Broker]) -> str | None:
         if missing is not None:
             return f"node {node_id}: {missing}"
     return None
+
+
+def what_is_open(brokers: Mapping[int, Broker]) -> str | None:
+    """Return a transaction that has not ended, by the tables of whoever leads; None: there is none.
+
+    Each has a time-out, and a coordinator sends markers until they are written. So none may be open for ever.
+    """
+    for node_id, broker in brokers.items():
+        for group, replica in broker.node.groups._groups.items():
+            state = replica._log_state._state if replica.is_in_office else None
+            if isinstance(state, TransactionalLogState) and len(state.transactions):
+                return f"node {node_id}: {len(state.transactions)} transactions are open in {group}"
+            if isinstance(state, TransactionsLogState):
+                stored = (state.table.get(name) for name in state.table.transactional_ids())
+                under_way = [each.stored for each in stored if each is not None and _is_under_way(each.stored.state)]
+                if under_way:
+                    return f"node {node_id}: {group} has {under_way[0]}"
+    return None
+
+
+def _is_under_way(state: TransactionState) -> bool:
+    return state is TransactionState.ONGOING or state.is_prepare
 
 
 def _other_brokers(node: Node, nodes: Mapping[int, Node]) -> str | None:
