@@ -25,7 +25,11 @@ def main() -> int:
         "--bugs", type=_names, metavar="A,B", help="only these bugs (or invariants, alone); all other pins stay"
     )
     parser.add_argument("--tries", type=int, default=1, help="disjoint ranges of seeds per bug (default %(default)s)")
-    parser.add_argument("--first-seed", type=int, default=_FIRST_SEED, help="default %(default)s")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--first-seed", type=int, default=_FIRST_SEED, help="default %(default)s")
+    where.add_argument(
+        "--from-pins", action="store_true", help="begin each hunt at its pin; with --pin it follows a changed schedule"
+    )
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="budget of one try (default %(default)s)")
     parser.add_argument("--jobs", type=number_of_processes, default=1, help="processes (default %(default)s)")
     parser.add_argument(
@@ -42,7 +46,8 @@ def main() -> int:
     wanted = arguments.bugs or NAMES
     commit = source_version()
     hunts: list[Hunt] = []
-    found = hunt_all(wanted, arguments.tries, arguments.first_seed, arguments.seeds, arguments.jobs)
+    first = None if arguments.from_pins else arguments.first_seed
+    found = hunt_all(wanted, arguments.tries, first, arguments.seeds, arguments.jobs)
     with interruptible(), contextlib.closing(found):
         for each in found:
             hunts.append(each)

@@ -18,9 +18,14 @@ _TRY_STEP = 1_000
 _HUNTS_PER_PROCESS = 20
 
 
-def hunt_all(names: Sequence[str], tries: int, first_seed: int, seeds: int, jobs: int) -> Generator[Hunt, None, None]:
-    """Yield the hunts as they end, `tries` for each name; a hunt runs `seeds` seeds at most."""
-    work = [(name, first_seed + number * _TRY_STEP, seeds) for number in range(tries) for name in names]
+def hunt_all(names: Sequence[str], tries: int, first: int | None, seeds: int, jobs: int) -> Generator[Hunt, None, None]:
+    """Yield the hunts as they end, `tries` for each name; a hunt runs `seeds` seeds at most.
+
+    They begin at the seed `first`; None: at their pins.
+    """
+    pins = read_pins()
+    begin = {name: first_seed(pins, name) if first is None else first for name in names}
+    work = [(name, begin[name] + number * _TRY_STEP, seeds) for number in range(tries) for name in names]
     yield from results(_hunt, work, jobs=jobs, runs_per_process=_HUNTS_PER_PROCESS)
 
 
