@@ -12,6 +12,10 @@ SECONDS_MIN = 20.0
 # a seed alone is the run that it was before there were any.
 _LIVING = (4, 1)
 
+# Four seeds in a row of every twelve are transactional. So a third of each kind of run is, whatever else the number of
+# a seed decides.
+_TRANSACTIONAL = (4, 3, 0)
+
 # Of the transactional ones those that are crowded, for the same reason.
 _CROWDED = (5, 4)
 
@@ -49,9 +53,10 @@ class Plan:
 
     @classmethod
     def of_campaign(cls, seed: int, seconds: float = RUN_SECONDS) -> Self:
-        """Return what a campaign runs of a seed: in every fourth one members change."""
+        """Return what a campaign runs of a seed: in every fourth one members change, a third has transactions."""
         divisor, rest = _LIVING
-        return cls(seed, seconds, living=seed % divisor == rest)
+        in_a_row, rows, row = _TRANSACTIONAL
+        return cls(seed, seconds, living=seed % divisor == rest, transactional=seed // in_a_row % rows == row)
 
     def without(self, *, faults: Iterable[int] = (), operations: Iterable[OperationId] = ()) -> Self:
         """Return a plan that leaves out more."""

@@ -43,6 +43,8 @@ _MANY = _Clients(producers=5, consumers=2, askers=2, topic_admins=2)
 # In a cluster of more than three brokers, whose own work costs more. As many producers: three may all sit on connections
 # that something on the way has forgotten, for longer than the cluster has to show that it works (seed 2252).
 _FEW = _Clients(producers=5, consumers=1, askers=1, topic_admins=2)
+# Where others have transactions, whose requests and markers cost as much again. Both isolations have a reader.
+_BESIDE_TRANSACTIONS = _Clients(producers=3, consumers=2, askers=1, topic_admins=1)
 # Of topics that come and go.
 _REPLICATION_FACTORS = (1, 3, 5)
 _LIVING_FACTORS = [3]
@@ -58,6 +60,8 @@ class KafkaWorkload:
         self._rng = rng
         self._partitions = cluster.options.partitions
         self._clients = _MANY if cluster.options.nodes == 3 else _FEW
+        if cluster.options.transactions_level:
+            self._clients = _BESIDE_TRANSACTIONS
         world = cluster.world
         self.recorder = Recorder(lambda: world.time, cluster.options.plan.without_operations)
         cluster.on_power_loss = lambda: self.recorder.note("fault", name="power loss")
