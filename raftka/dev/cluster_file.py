@@ -25,6 +25,9 @@ from raftka.dev.process_identity import ProcessIdentity
 # Of a cluster whose brokers are its founders, as every version reads it; and of one that brokers joined or left.
 _FOUNDERS_ONLY = 1
 _LIVING = 2
+# What a broker has in its data directory, by `cluster.data_directory`: its identity, and its replicas, of which it has
+# some once its cluster is founded.
+_IDENTITY, _GROUPS = "directory.id", "groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +86,17 @@ class ClusterState:
         """The node id of the next broker that is added."""
         return 1 + max(self.last_id, *(broker.node_id for broker in self.brokers))
 
-    def seeds_of(self, node_id: int) -> list[str]:
-        """Return the seeds of a broker: the founders' if it is one of them, else all other brokers, which it asks."""
+    def seeds_of(self, node_id: int, *, joins: bool = False) -> list[str]:
+        """Return the seeds of a broker: the founders' if it is one of them, else all other brokers, which it asks.
+
+        Args:
+            node_id: Its node id.
+            joins: It asks the others also if it is a founder.
+        """
         others = [_seed(broker) for broker in self.brokers if broker.node_id != node_id]
         founders = self.founders or tuple(map(_seed, self.brokers))
-        return list(founders) if any(int(seed.partition("@")[0]) == node_id for seed in founders) else others
+        is_founder = any(int(seed.partition("@")[0]) == node_id for seed in founders)
+        return list(founders) if is_founder and not joins else others
 
     def with_broker(self, broker: BrokerEntry) -> "ClusterState":
         """Return the state with one broker more, which founds nothing."""
@@ -109,6 +118,13 @@ class ClusterState:
     def bootstrap(self) -> str:
         """HOST:PORT,... for Kafka clients."""
         return ",".join(broker.addresses.kafka for broker in self.brokers)
+
+
+def _has_replicas(data: Path) -> bool:
+    try:
+        return any((data / _GROUPS).iterdir())
+    except OSError:
+        return False
 
 
 def default_folder() -> Path:
@@ -138,6 +154,22 @@ class ClusterFolder:
     def node_path(self, node_id: int) -> Path:
         """Return the folder of one broker."""
         return self.path / f"node-{node_id}"
+
+    def data_path(self, node_id: int) -> Path:
+        """Return the data directory of one broker."""
+        return self.node_path(node_id) / "data"
+
+    def has_identity(self, node_id: int) -> bool:
+        """Whether a broker has used its data directory, so that its cluster may know it."""
+        return (self.data_path(node_id) / _IDENTITY).exists()
+
+    def has_lost_its_data(self, state: ClusterState, node_id: int) -> bool:
+        """Whether a broker's directory is empty, and others show that the cluster was founded.
+
+        Then it must join: with the founders' seeds it would wait for those that are gone, or found another cluster.
+        """
+        others = (self.data_path(broker.node_id) for broker in state.brokers if broker.node_id != node_id)
+        return not self.has_identity(node_id) and any(_has_replicas(path) for path in others)
 
     def log_path(self, node_id: int) -> Path:
         """Return the log file of one broker."""

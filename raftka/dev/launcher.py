@@ -129,9 +129,9 @@ def _die_with_parent() -> Callable[[], None]:
 def _identity_keys(folder: ClusterFolder, state: ClusterState, broker: BrokerEntry) -> dict[str, Any]:
     keys: dict[str, Any] = {
         "node.id": broker.node_id,
-        "data.dir": str(folder.node_path(broker.node_id) / "data"),
+        "data.dir": str(folder.data_path(broker.node_id)),
         "cluster.secret.file": str(folder.secret_path),
-        "seeds": state.seeds_of(broker.node_id),
+        "seeds": state.seeds_of(broker.node_id, joins=folder.has_lost_its_data(state, broker.node_id)),
     }
     for name in ("kafka", "rpc", "admin"):
         host, _, port = getattr(broker.addresses, name).rpartition(":")

@@ -71,7 +71,7 @@ def _why_not_added(folder: ClusterFolder, before: ClusterState, node_id: int, co
     said = last_words(log)
     # Whoever was killed has not said why.
     words = said.removeprefix(TOLD) if said.startswith(TOLD) else f"it ended while starting ({exit_text(code)})"
-    if (folder.node_path(node_id) / "data" / "directory.id").exists():
+    if folder.has_identity(node_id):
         return f"broker {node_id} has ended: {words}; start it again: raftka dev restart {node_id}"
     with folder.locked():
         state = folder.load_existing()

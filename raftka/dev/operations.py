@@ -40,7 +40,7 @@ def describe(folder: ClusterFolder) -> list[dict[str, Any]]:
             "pid": broker.process.pid if broker.process is not None and broker.is_alive else None,
             "kafka": broker.addresses.kafka,
             "admin": broker.addresses.admin,
-            "data_dir": str(folder.node_path(broker.node_id) / "data"),
+            "data_dir": str(folder.data_path(broker.node_id)),
             "alive": broker.is_alive,
         }
         for broker in folder.load_existing().brokers

@@ -307,7 +307,7 @@ def wait_brokers_ready(
 
 def cure_of_gone(folder: ClusterFolder, node_id: int) -> str:
     """Return what helps a broker of a dev cluster whose data directory never counts again."""
-    data = folder.node_path(node_id) / "data"
+    data = folder.data_path(node_id)
     return (
         f"move {data} away, and nothing else of that folder, then: raftka dev restart {node_id}; if the broker was"
         " removed from the cluster, leave it stopped"

@@ -1,6 +1,7 @@
 """A dev cluster gets a broker and gives one up while it works, by the command line alone."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,31 @@ def _printed_bootstrap(text: str) -> str:
 
 
 def _rows(bootstrap: str, *words: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(raftka(*words, "-f", "json", RAFTKA_BROKERS=bootstrap).stdout)
+    found: list[dict[str, Any]] = _read(bootstrap, *words)
     return found
+
+
+def _read(bootstrap: str, *words: str) -> Any:
+    return json.loads(raftka(*words, "-f", "json", RAFTKA_BROKERS=bootstrap).stdout)
 
 
 def _is_empty(bootstrap: str, node: int) -> bool:
     (row,) = (row for row in _rows(bootstrap, "broker", "list") if row["node_id"] == node)
     return bool(row["replicas"] == 0 and row["raft0"] != "voter")
+
+
+def _lose_disk(folder: DevFolder, node: int) -> None:
+    shutil.rmtree(folder.path / f"node-{node}" / "data")
+
+
+def _replace(folder: DevFolder, node: int) -> None:
+    """Give up a broker's directory, start it with an empty one, and wait until all is as before."""
+    alive = ",".join(each["kafka"] for each in folder.status() if each["alive"])
+    raftka("broker", "replace", str(node), RAFTKA_BROKERS=alive)
+    folder.dev("restart", str(node))
+    eventually("cluster health says healthy", folder.is_healthy)
+    for row in _rows(folder.bootstrap, "partition", "list", "t"):
+        assert node in row["in_sync"]
 
 
 def test_a_broker_joins_takes_the_place_of_another_and_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
@@ -86,6 +105,40 @@ def test_a_cluster_of_one_grows(tmp_path: Path) -> None:
         folder.client("topic", "create", "t", "-p", "1")
         (row,) = _rows(folder.bootstrap, "partition", "list", "t")
         assert sorted(row["replicas"]) == [1, 2, 3], "the default follows the brokers"
+    finally:
+        folder.dev("stop")
+
+
+def test_the_founder_of_a_grown_cluster_loses_its_disk_and_joins_again(tmp_path: Path) -> None:
+    folder = DevFolder(tmp_path / "dev")
+    folder.dev("-n", "1", "--detach", *FREE_PORTS)
+    try:
+        for _ in range(2):
+            folder.dev("add")
+        folder.client("topic", "create", "t", "-p", "1", "-r", "3")
+        folder.dev("kill", "1")
+        _lose_disk(folder, 1)
+        # It founds no second cluster, and is not taken for the broker that it was.
+        said = raftka("dev", "restart", "1", "--data-dir", str(folder.path), code=1).stderr
+        assert "raftka broker replace 1" in said
+        _replace(folder, 1)
+        ids = {_read(each["kafka"], "cluster", "info")["cluster_id"] for each in folder.status()}
+        assert len(ids) == 1
+    finally:
+        folder.dev("stop")
+
+
+def test_the_last_founder_loses_its_disk_and_joins_again(tmp_path: Path) -> None:
+    folder = start_detached(tmp_path / "dev", 2)
+    try:
+        folder.dev("add")
+        folder.dev("add")
+        raftka("broker", "decommission", "1", RAFTKA_BROKERS=folder.bootstrap)
+        folder.dev("remove", "1")
+        folder.client("topic", "create", "t", "-p", "1", "-r", "3")
+        folder.dev("kill", "2")
+        _lose_disk(folder, 2)
+        _replace(folder, 2)
     finally:
         folder.dev("stop")
 
