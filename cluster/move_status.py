@@ -86,7 +86,8 @@ class MoveStatus:
         topic, number: The partition.
         move: As the table has it.
         replica: Its leader's, else the one with the newest configuration; None: no holder has answered.
-        lost: The voter sets of that configuration of which no majority answers; if no holder does, all holders.
+        lost: The voter sets of that configuration of which no majority answers; if no holder does, all holders. If it
+            is older than the last move that has ended, the sets are where that move ended.
         away: The holders that do not answer.
         retired: Voters of the lost sets that answer, with another data directory than the one that is to agree.
     """
@@ -234,6 +235,15 @@ class MoveStatusReader:
         away = tuple(node for node in holders if not self._is_alive(NodeId(node)))
         sets = [] if replica is None else replica.voter_sets
         gone = set() if replica is None else set(replica.retired)
+        if (
+            replica is not None
+            and not replica.is_leader
+            and replica.revision < _pair(topic.placements[number].finished)
+        ):
+            # Whoever answers knows the partition as it was before its last move, or as it was created: none of those
+            # that it was moved to is there. At least they voted then.
+            sets = [[int(each.node_id) for each in move.origin]]
+            gone = {int(each.node_id) for each in move.origin if self._is_retired(each)}
         lost = tuple(tuple(nodes) for nodes in sets if not self._have_majority(nodes, gone))
         if replica is None and len(away) == len(holders):
             # Nobody tells the configuration, but all voters that it may have are among them.
@@ -287,6 +297,10 @@ class MoveStatusReader:
                 {int(each.node_id) for voters in configuration.voter_sets for each in voters if self._is_retired(each)}
             ),
         )
+
+
+def _pair(revision: Revision) -> tuple[int, int]:
+    return revision.generation, revision.raft0_index
 
 
 def _rank(replica: MovingReplica) -> tuple[bool, int, tuple[int, int], int]:

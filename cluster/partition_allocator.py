@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cluster.errors import InvalidReplicationFactorError
-from model.counted import counted
 from model.ids import NodeId
 
 
@@ -27,7 +26,7 @@ def allocate(
     """
     if not 1 <= replication_factor <= len(replica_counts):
         raise InvalidReplicationFactorError(
-            f"replication factor {replication_factor}: the cluster has {counted(len(replica_counts), 'broker')}"
+            f"replication factor {replication_factor}: from 1 to the number of active brokers, {len(replica_counts)}"
         )
     counts = dict(replica_counts)
     order = sorted(counts)

@@ -123,7 +123,8 @@ async def _retire(node: Node, body: RetireDirectory, parts: Mapping[str, str]) -
         )
     waiting = [] if directory != lost.directory_id else await _without_majority(node, lost)
     details = {"node_id": int(node_id), "directory_id": directory, "without_majority": waiting}
-    if waiting and not body.accept_waiting:
+    # What is retired already stays so: to ask again only tells what is still to come.
+    if waiting and not body.accept_waiting and directory not in node.controller.members.retired:
         raise VerbError(
             409,
             WITHOUT_MAJORITY,
@@ -147,7 +148,8 @@ async def _without_majority(node: Node, lost: Replica) -> list[dict[str, str]]:
         if why is not None:
             found[topic.partition_name(number)] = why
     for status in await node.move_status.read():
-        if status.lost and lost in status.move.replicas:
+        # Who is only to get the partition has none of what is lost.
+        if status.lost and lost in status.move.replicas and any(lost.node_id in nodes for nodes in status.lost):
             found.setdefault(status.topic.partition_name(status.number), status.why_stuck)
     return [{"partition": name, "why": why} for name, why in found.items()]
 

@@ -170,7 +170,8 @@ class HealthReader:
         features = {each.node_id: each.features for each in node.controller.members.all()}
         refused = self._refused()
         # Before raft0 is read these are the founders. A broker that was removed is not among them.
-        nodes = sorted({*kafka, *(int(each.node_id) for each in node.controller.members.admitted())})
+        admitted = (int(each.node_id) for each in node.controller.members.admitted())
+        nodes = sorted({*kafka, *admitted, int(node.options.node_id)})
         return tuple(
             self._own(kafka.get(each, ""))
             if each == node.options.node_id

@@ -1,15 +1,18 @@
 """Whether this broker serves, and if not, why and what helps: `GET /v1/status/ready` once the node has started."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from cluster.node import Node
 from cluster.partition import Partition
-from model.ids import NodeId
+from model.ids import RAFT0, NodeId, Replica
 from raftka.broker.leader_memory import LeaderMemory
 from raftka.health.refusals import Refusal, RefusedLink, explain
 from rpc.errors import RETIRED, HandshakeRefusedError
+
+# A broker that is refused tries again within seconds.
+_PASSED_SECONDS = 30.0
 
 
 class NotReady(NamedTuple):
@@ -76,10 +79,25 @@ def refused_links(node: Node) -> dict[int, RefusedLink]:
     now = asyncio.get_running_loop().time()
     found = {}
     for each in refusals(node, now=False):
+        if _has_passed(node, each, now):
+            continue
         told = explain(node.options.node_id, [each])
         assert told is not None
         found[each.peer] = RefusedLink(told.words, told.cure, now - node.links.refusal_times[NodeId(each.peer)])
     return found
+
+
+def _has_passed(node: Node, refusal: Refusal, now: float) -> bool:
+    """Whether a refusal says nothing of the peer any more, though no link has begun to work since."""
+    peer = NodeId(refusal.peer)
+    if node.is_alive(peer):
+        # Another process has tried to be that broker, and has given up.
+        return now - node.links.refusal_times[peer] > _PASSED_SECONDS
+    members = node.controller.members
+    member = members.member(peer)
+    # The directory that was missed is given up since: the broker is to come with an empty one.
+    is_replaced = member is not None and members.is_retired(member)
+    return is_replaced and refusal.kind == "WRONG_DIRECTORY" and not refusal.by_peer and RETIRED not in refusal.message
 
 
 def refusal_of(peer: int, error: HandshakeRefusedError) -> Refusal:
@@ -187,10 +205,17 @@ def _reached(node: Node) -> list[int]:
 
 def _start_a_majority(node: Node) -> str | None:
     retired = node.controller.members.retired
-    voters = [voter.node_id for voter in node.controller.raft0.voters if voter.directory_id not in retired]
+    voters = [voter.node_id for voter in _raft0_voters(node) if voter.directory_id not in retired]
     if 2 * sum(map(node.is_alive, voters)) > len(voters):
         return None
     return _start(node, voters)
+
+
+def _raft0_voters(node: Node) -> Collection[Replica]:
+    """Return who votes in raft0: until its tables are read they name the founders, and the log here may know better."""
+    raft0 = node.groups.get(RAFT0)
+    voters = frozenset() if raft0 is None or node.is_registered.is_set() else raft0.configuration.voter_sets[-1]
+    return voters or node.controller.raft0.voters
 
 
 def _start(node: Node, wanted: Iterable[int]) -> str | None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from raftka.cli.admin_verbs import tell_what_it_waits_for, try_change
-from raftka.cli.exit_codes import CommandError
 from raftka.cli.lazy_group import CommandGroup
 from raftka.cli.options import Format, brokers_option, dry_run_option, format_option
 from raftka.cli.output import print_json, print_table
@@ -118,9 +117,9 @@ def _levels(pairs: tuple[str, ...]) -> dict[str, int]:
     for pair in pairs:
         name, _, level = pair.partition("=")
         if not name or not level.isdecimal() or not 1 <= int(level) < 2**15:
-            raise CommandError(f"{pair!r} is not FEATURE=LEVEL with a level of 1 or more")
+            raise click.BadParameter(f"{pair!r} is not FEATURE=LEVEL with a level of 1 or more")
         if name in levels:
-            raise CommandError(f"{name} is named twice")
+            raise click.BadParameter(f"{name} is named twice")
         levels[name] = int(level)
     return levels
 

@@ -194,7 +194,11 @@ def add(data_dir: Path | None) -> None:
     It gets the next number and the next ports that are free. Partitions stay where they are: `raftka partition move`
     moves some to it.
     """
-    broker, state, reasons = membership.add_broker(operations.open_folder(data_dir))
+    try:
+        broker, state, reasons = membership.add_broker(operations.open_folder(data_dir))
+    except KeyboardInterrupt:
+        print("raftka: interrupted; a broker that has begun to join goes on: raftka dev status", file=sys.stderr)
+        raise
     for reason in reasons:
         print(f"raftka: warning: {reason}", file=sys.stderr)
     assert broker.process is not None

@@ -125,7 +125,7 @@ def test_the_command_line_lowers_the_feature(tmp_path):
         assert await level_of(client) == 1
         said = await typed("downgrade", f"{MEMBERSHIP}=1", f"{TRANSACTION_VERSION}=2", code=1)
         assert "is not lowered to level 2" in said
-        assert "'x' is not FEATURE=LEVEL" in await typed("downgrade", "x", code=1)
+        assert "'x' is not FEATURE=LEVEL" in await typed("downgrade", "x", code=64)
         assert await typed("upgrade") == "transaction.version at level 2\n"
 
     with_broker(tmp_path, test)

@@ -153,8 +153,8 @@ def test_the_command_line_shows_levels_and_raises_them(tmp_path):
         assert (await told(client))[2] == {}
         assert await type_("upgrade", "x.one=1") == "x.one at level 1\n"
         assert "broker 1 has 2" in await type_("upgrade", "x.one=3", code=1)
-        assert "'x.one' is not FEATURE=LEVEL" in await type_("upgrade", "x.one", code=1)
-        assert "named twice" in await type_("upgrade", "x.one=1", "x.one=2", code=1)
+        assert "'x.one' is not FEATURE=LEVEL" in await type_("upgrade", "x.one", code=64)
+        assert "named twice" in await type_("upgrade", "x.one=1", "x.one=2", code=64)
         assert await type_("upgrade") == "x.one at level 2, x.two at level 3\n"
         assert await type_("upgrade") == "every feature is as high as all brokers allow\n"
         rows = json.loads(await type_("list", "-f", "json"))

@@ -4,6 +4,7 @@ import asyncio
 from types import SimpleNamespace
 
 from kafka_api.handlers.cluster_view import partition_view
+from model.ids import RAFT0
 from raft.membership_steps import FORCE
 from raft.reconfiguration_stm import Reconfiguration
 from raftka.broker.health import HealthReader
@@ -169,6 +170,39 @@ def test_a_partition_whose_only_directory_is_retired_is_named_before_and_after_i
             await until(lambda: all(node.controller.topics.get("alone") is None for node in cluster.nodes.values()))
             assert await _findings(ports) == []
             assert (await ports.ask("/v1/moves"))[1]["cannot_move"] == []
+
+    run(test, seconds=90)
+
+
+def test_a_partition_that_lost_where_it_was_moved_to_is_named_with_that_when_it_is_moved_again(tmp_path):
+    async def test():
+        async with _ports(tmp_path) as ports:
+            cluster = ports.cluster
+            await cluster.create_topic("alone", 1, assignment=[[1]])
+            assert (await ports.ask("/v1/moves", {"moves": [_moving("alone", 0, [3])]}))[0] == 200
+            await until(lambda: not any(node.controller.topics.is_moving for node in cluster.nodes.values()))
+            await cluster.stop(3)
+            await until(lambda: not any(node.is_alive(3) for node in cluster.nodes.values()))
+            await until(cluster.has_controller)
+            assert (await ports.ask("/v1/brokers/3/retire-directory", {"accept_waiting": True}))[0] == 200
+            # To ask again is no mistake, and changes nothing.
+            assert (await ports.ask("/v1/brokers/3/retire-directory", {}))[0] == 200
+            cluster.wipe(3)
+            await cluster.join(3)
+            await until(lambda: all(node.is_alive(3) for node in cluster.nodes.values()))
+            assert (await ports.ask("/v1/moves", {"moves": [_moving("alone", 0, [2])]}))[0] == 200
+            # Its new replica begins with the voters that the partition was created on, and broker 1 answers.
+            await _named(ports, lambda row: row["lost_voter_sets"] == [[3]])
+            (finding,) = await _findings(ports)
+            assert "directory that broker 3 voted with is retired" in finding["cause"]
+            # Broker 2 has nothing of it, so its disk may be given up.
+            raft0 = cluster[1].groups.get(RAFT0)
+            await until(lambda: raft0.configuration.is_voter(cluster[3].replica) and not raft0.configuration.is_joint)
+            await cluster.stop(2)
+            await until(lambda: not any(node.is_alive(2) for node in cluster.nodes.values()))
+            await until(cluster.has_controller)
+            status, answer = await ports.ask("/v1/brokers/2/retire-directory", {"dry_run": True})
+            assert (status, answer.get("without_majority")) == (200, []), answer
 
     run(test, seconds=90)
 

@@ -1,12 +1,19 @@
 """Why a broker does not serve, and what helps: nodes that refuse each other, and nodes that are away."""
 
 import asyncio
+import json
 
 from cluster.commands import BrokerRecord
 from model.ids import NodeId
-from raftka.broker.readiness import not_ready, refusals
+from raftka.broker import readiness
+from raftka.broker.health import HealthReader
+from raftka.broker.readiness import not_ready, refusals, refused_links
+from raftka.broker.stall_watch import StallWatch
 from raftka.broker.starting import node_phase
+from rpc.errors import HandshakeRefusedError, RefusalCode
 from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
+from tests.unit.cluster.test_joins import Growing
+from tests.unit.raftka.admin_ports import ports_of
 
 
 async def _start(node):
@@ -94,3 +101,50 @@ def test_a_broker_that_waits_for_seeds_names_each_and_why(tmp_path):
             await cluster.stop()
 
     run(test)
+
+
+def test_a_refusal_of_a_broker_that_works_is_forgotten_after_a_while(tmp_path, monkeypatch):
+    async def test():
+        async with cluster_of(tmp_path, 3) as cluster:
+            node = cluster[1]
+            await until(lambda: node.is_alive(3))
+            # Another process has come as broker 3, with an empty directory.
+            node.links.note_refusal(NodeId(3), HandshakeRefusedError(RefusalCode.WRONG_DIRECTORY, "unknown"))
+            assert refused_links(node).keys() == {3}
+            monkeypatch.setattr(readiness, "_PASSED_SECONDS", -1.0)
+            assert refused_links(node) == {}
+
+    run(test)
+
+
+def test_a_broker_that_joined_and_is_alone_tells_its_health_and_whom_to_start(tmp_path):
+    async def test():
+        cluster = Growing(tmp_path)
+        try:
+            await cluster.start()
+            await cluster.join(4)
+            await cluster.stop()
+            alone = cluster.make(4)
+            await _start(alone)
+            assert not_ready(alone).cure == "start brokers 1, 2, 3, or repair the network to them"
+            told = json.loads(await HealthReader(alone, StallWatch(alone), lambda: not_ready(alone))._judged())
+            assert told["node_id"] == 4
+        finally:
+            await cluster.stop()
+
+    run(test, seconds=60)
+
+
+def test_the_refusal_of_a_directory_that_was_given_up_since_is_told_no_more(tmp_path):
+    async def test():
+        async with ports_of(Growing(tmp_path, 3)) as ports:
+            node = ports.cluster[1]
+            await ports.cluster.stop(3)
+            await until(lambda: not any(each.is_alive(3) for each in ports.cluster.nodes.values()))
+            node.links.note_refusal(NodeId(3), HandshakeRefusedError(RefusalCode.WRONG_DIRECTORY, "unknown"))
+            assert refused_links(node).keys() == {3}
+            await until(ports.cluster.has_controller)
+            assert (await ports.ask("/v1/brokers/3/retire-directory", {}))[0] == 200
+            assert refused_links(node) == {}
+
+    run(test, seconds=60)
