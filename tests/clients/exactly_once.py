@@ -179,5 +179,7 @@ def check_each_input_has_one_output(pipeline: Pipeline, feeder: Feeder, brokers:
 
 def _inputs_done(pipeline: Pipeline, brokers: str) -> int:
     asked = [ConsumerGroupTopicPartitions(pipeline.target)]
-    answer = admin_client(brokers).list_consumer_group_offsets(asked)[pipeline.target].result(DEADLINE_SECONDS)
+    # Held until it has answered: the answer goes with the client.
+    admin = admin_client(brokers)
+    answer = admin.list_consumer_group_offsets(asked)[pipeline.target].result(DEADLINE_SECONDS)
     return sum(max(each.offset, 0) for each in answer.topic_partitions)
