@@ -22,7 +22,7 @@ def _producer(cluster: BrokerCluster, transactional_id: str = "sink") -> Produce
         {
             "bootstrap.servers": cluster.bootstrap,
             "transactional.id": transactional_id,
-            "transaction.timeout.ms": 60_000,
+            "transaction.timeout.ms": 300_000,  # No test waits for it, on a busy machine neither.
             "linger.ms": 0,
             "logger": quiet_logger(),
         }
@@ -74,9 +74,9 @@ def _read(cluster: BrokerCluster, partition: int, last: str, isolation_level: st
     consumer, values = _consumer(cluster, f"reader-{partition}", isolation_level), list[str]()
 
     def has_ended() -> bool:
-        message = consumer.poll(0.2)
-        if message is not None and message.error() is None:
-            values.append((message.value() or b"").decode())
+        while values[-1:] != [last] and (message := consumer.poll(0.2)) is not None:
+            if message.error() is None:
+                values.append((message.value() or b"").decode())
         return values[-1:] == [last]
 
     try:
