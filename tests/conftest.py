@@ -1,9 +1,10 @@
 """What holds for every test: examples of hypothesis have no deadline, because nothing here asserts on elapsed time.
 
-`make test` has three workers (pytest-xdist) for two cores. All tests that start brokers go to one of them, because two
+`make test` has three workers (pytest-xdist) for two cores. The tests of broker processes go to one of them, because two
 clusters at once would only keep each other from the processor; the simulation is in another, because what it does
 beside its own tests must begin once, and most of the time that one only waits for processes that take what nobody else
-wants. The tests on Spark, which share one JVM, and whatever else there is go to the lane that is free.
+wants. The tests on Spark, which share one JVM, then clients and chaos, which share a cluster, and whatever else there
+is go to the lane that is free.
 
 Tests on Spark are skipped where Java is missing. That must not be read over: they are all that proves the pipelines.
 """
@@ -22,13 +23,13 @@ settings.load_profile("raftka")
 
 # In the order in which they are begun.
 _LANES = {
-    "chaos": "brokers",
-    "clients": "brokers",
     "process": "brokers",
     "simulation": "simulation",
     "pipeline": "spark",
+    "chaos": "clients",
+    "clients": "clients",
 }
-_ORDER = ["brokers", "simulation", "spark"]
+_ORDER = ["brokers", "simulation", "spark", "clients"]
 # What `make test` leaves to `make test-slow`, beside files with the mark: it takes long, or needs Spark or the site
 # generator.
 _SLOW = (
