@@ -13,7 +13,7 @@ def test_transactional_runs_break_no_invariant_and_show_clients_nothing_wrong():
     # The last one is crowded: epochs are used up, and pending offsets overtaken.
     plans = [
         Plan(seed, living=living, transactional=True)
-        for seed, living in ((2, False), (8, False), (11, False), (17, True))
+        for seed, living in ((2, False), (8, False), (11, False), (22, False), (17, True))
     ]
     for plan in (*plans, Plan(9, SECONDS_MIN, transactional=True)):
         result = run(plan)

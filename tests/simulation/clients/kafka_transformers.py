@@ -2,7 +2,7 @@
 
 A transformer reads a partition at read_committed from the offset that its group has committed, writes an output for each
 input, and commits both together. It commits as no member of its group: what keeps two of them apart is their
-transactional id, by which the one that began later fences the other.
+transactional id, by which the one that began later fences the other. `kafka_working_members` has those that are members.
 """
 
 import asyncio
@@ -47,6 +47,8 @@ class SimTransformer(SimTransactor):
         self._sink = sink
         self._reader = self.recorder.process()
         self._group_coordinator: Address | None = None
+        # As whom it commits: as nobody.
+        self.member_id, self.generation = "", -1
 
     async def _transaction(self) -> None:
         position = await self.committed()
@@ -156,14 +158,21 @@ class SimTransformer(SimTransactor):
             group_id=self._group,
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            generation_id=-1,
-            member_id="",
+            generation_id=self.generation,
+            member_id=self.member_id,
             group_instance_id=None,
             topics=[topic],
         )
         version = 5 if self.is_raising else _COMMIT_VERSION
         answer = await self._ask_group(ApiKey.TXN_OFFSET_COMMIT, version, request, _offset_code)
-        return answer is not None and _offset_code(answer) is ErrorCode.NONE
+        if answer is None:
+            return False
+        if _offset_code(answer) is not ErrorCode.NONE:
+            self.on_offsets_refused(_offset_code(answer))
+        return _offset_code(answer) is ErrorCode.NONE
+
+    def on_offsets_refused(self, code: ErrorCode) -> None:
+        """The group's coordinator does not take offsets in a transaction."""
 
     async def _ask_group(self, key: ApiKey, version: int, request: Message, code_of) -> Message | None:
         """Ask the group's coordinator until it says more than "not now"; None: nobody has answered in time."""

@@ -18,6 +18,7 @@ from tests.simulation.clients.kafka_topic_admins import SimTopicAdmin
 from tests.simulation.clients.kafka_transactors import SimTransactor, TransactionRules
 from tests.simulation.clients.kafka_transformers import SimTransformer
 from tests.simulation.clients.kafka_wire import KafkaWire
+from tests.simulation.clients.kafka_working_members import SimWorkingMember
 from tests.simulation.clients.recorder import Recorder
 from tests.simulation.clients.told_ends import ToldEnds
 from tests.simulation.world.cluster import KAFKA_PORT, TOPIC, SimCluster
@@ -161,22 +162,25 @@ class KafkaWorkload:
             self._machines[machine].spawn(producer.run())
         # Inputs that are deleted before they are read would be missed.
         keeps_all = self._delete_pause is None and self._cluster.options.retention_bytes < 0
-        for number in range(_TRANSFORMERS if keeps_all else 0):
-            producer = SimTransformer(
-                *self._client(f"transformer-{number}", number % 2),
-                transactional_id="transform",
-                source=0,
-                sink=1,
-                **shared,
-            )
-            self._producers.append(producer)
-            self._machines[number % 2].spawn(producer.run())
+        if keeps_all:
+            self._start_transformers(shared, are_members=rng.random() < 0.5)
         if self._cluster.options.plan.is_crowded:
             overtaker = SimOvertaker(
                 *self._client("overtaker", 0), transactional_id="overtaker", source=0, sink=0, group="passed", **shared
             )
             self._producers.append(overtaker)
             self._machines[0].spawn(overtaker.run())
+
+    def _start_transformers(self, shared: dict[str, Any], *, are_members: bool) -> None:
+        for number in range(_TRANSFORMERS):
+            client = self._client(f"transformer-{number}", number % 2)
+            producer: SimTransformer
+            if are_members:
+                producer = SimWorkingMember(*client, transactional_id=f"work-{number}", **shared)
+            else:
+                producer = SimTransformer(*client, transactional_id="transform", source=0, sink=1, **shared)
+            self._producers.append(producer)
+            self._machines[number % 2].spawn(producer.run())
 
     def _start_group(self) -> None:
         if self._cluster.options.has_group:

@@ -390,6 +390,7 @@ _TRANSACTIONS = (
         "RFC 0021, X6",
         ("RowsAreAbortMarkers", "unseen", "poll-skip", "int-poll-skip", *_LOST),
     ),
+    (transactions.former_members_commit_in_transactions, "RFC 0021 section 8, X5", ("doubled-input",)),
 )
 
 

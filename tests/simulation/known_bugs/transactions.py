@@ -8,6 +8,8 @@ from cluster.partition_reader import PartitionReader
 from cluster.producer_state import ProducerState
 from cluster.transactions.marker_writer import MarkerWriter
 from cluster.transactions.open_transactions import OpenTransactions
+from kafka_api.groups.coordinated_partition import CoordinatedPartition
+from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.transactions import kept_transactions
 from kafka_api.transactions.transaction import Transaction
 from model.control_batch import decode_marker
@@ -82,3 +84,13 @@ def committed_transactions_have_rows(patch: pytest.MonkeyPatch) -> None:
         return AbortedRow(marker.producer_id, Offset(marker.first_offset), entry.base_offset)
 
     patch.setattr(segment, "aborted_row", row_of_any_marker)
+
+
+def former_members_commit_in_transactions(patch: pytest.MonkeyPatch) -> None:
+    """A group's coordinator takes offsets in a transaction from a member whose part another one has by now."""
+    check_commit = CoordinatedPartition.check_commit
+
+    def check_plain_ones(kept: CoordinatedPartition, *arguments, is_transactional: bool = False) -> ErrorCode:
+        return ErrorCode.NONE if is_transactional else check_commit(kept, *arguments)
+
+    patch.setattr(CoordinatedPartition, "check_commit", check_plain_ones)

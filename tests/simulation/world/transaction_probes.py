@@ -19,6 +19,8 @@ SOMETIMES_TRANSACTIONAL = (
     "client transaction left open",
     "client transaction PRODUCER_FENCED",
     "client transformed",
+    "client offsets of a member in a transaction",
+    "client offsets of a former member refused",
     "client txn ok",
     "open transactions seen in office",
     "transactions ended in a partition",
