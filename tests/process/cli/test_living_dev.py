@@ -33,6 +33,15 @@ def _is_empty(bootstrap: str, node: int) -> bool:
     return bool(row["replicas"] == 0 and row["raft0"] != "voter")
 
 
+def _wait_for_voters(folder: DevFolder, *nodes: int) -> None:
+    """A broker that has just come is no voter of raft0 yet: until it is, raft0 does not go on without another."""
+
+    def voters() -> set[int]:
+        return {row["node_id"] for row in _rows(folder.bootstrap, "broker", "list") if row["raft0"] == "voter"}
+
+    eventually(f"raft0 has the voters {nodes}", lambda: voters() == set(nodes))
+
+
 def _lose_disk(folder: DevFolder, node: int) -> None:
     shutil.rmtree(folder.path / f"node-{node}" / "data")
 
@@ -116,6 +125,7 @@ def test_the_founder_of_a_grown_cluster_loses_its_disk_and_joins_again(tmp_path:
         for _ in range(2):
             folder.dev("add")
         folder.client("topic", "create", "t", "-p", "1", "-r", "3")
+        _wait_for_voters(folder, 1, 2, 3)
         folder.dev("kill", "1")
         _lose_disk(folder, 1)
         # It founds no second cluster, and is not taken for the broker that it was.
@@ -136,6 +146,7 @@ def test_the_last_founder_loses_its_disk_and_joins_again(tmp_path: Path) -> None
         raftka("broker", "decommission", "1", RAFTKA_BROKERS=folder.bootstrap)
         folder.dev("remove", "1")
         folder.client("topic", "create", "t", "-p", "1", "-r", "3")
+        _wait_for_voters(folder, 2, 3, 4)
         folder.dev("kill", "2")
         _lose_disk(folder, 2)
         _replace(folder, 2)
