@@ -1,4 +1,4 @@
-"""Events about what all brokers share: the level of a feature is raised, raft0 gets other voters (RFC 0016).
+"""Events about what all brokers share: the level of a feature changes, raft0 gets other voters (RFC 0016).
 
 Every broker records what its tables say. What it applies while it starts is old, and no event.
 """
@@ -40,9 +40,11 @@ class ControllerEvents:
         if not self._is_current():
             return
         for name, level in self._levels.items():
-            if level != before.get(name, 0):
-                text = f"{name} is used at level {level}, and was at level {before.get(name, 0)}"
-                self._events.record(logging.INFO, EventKind.FEATURE_RAISED, text)
+            former = before.get(name, 0)
+            if level != former:
+                text = f"{name} is used at level {level}, and was at level {former}"
+                kind = EventKind.FEATURE_RAISED if level > former else EventKind.FEATURE_LOWERED
+                self._events.record(logging.INFO, kind, text)
 
     def _wanted(self) -> Replicas:
         return self._raft0.voters if self._raft0.move is None else self._raft0.move.target

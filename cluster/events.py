@@ -36,6 +36,7 @@ class EventKind(Enum):
     BROKER_RETIRED = "broker_retired"
     BROKER_REMOVED = "broker_removed"
     FEATURE_RAISED = "feature_raised"
+    FEATURE_LOWERED = "feature_lowered"
     RAFT0_VOTERS = "raft0_voters"
 
 

@@ -47,8 +47,8 @@ async def _levels(ports, at=1):
     return {row["feature"]: (row["level"], row["highest"]) for row in body["features"]}
 
 
-def _raised(node):
-    return [event.text for event in node.events.since(1) if event.kind is EventKind.FEATURE_RAISED]
+def _told(node, kind=EventKind.FEATURE_RAISED):
+    return [event.text for event in node.events.since(1) if event.kind is kind]
 
 
 def test_a_feature_is_raised_as_high_as_all_brokers_allow_and_a_dry_run_raises_nothing(tmp_path):
@@ -73,7 +73,7 @@ def test_a_feature_is_raised_as_high_as_all_brokers_allow_and_a_dry_run_raises_n
             status, body = await ports.ask(UPGRADE, {})
             assert (status, body["levels"], body["waits_for"]) == (200, {}, "")
             for node in cluster.nodes.values():
-                assert _raised(node) == [f"{MEMBERSHIP} is used at level 1, and was at level 0"]
+                assert _told(node) == [f"{MEMBERSHIP} is used at level 1, and was at level 0"]
 
     run(test)
 
@@ -153,7 +153,7 @@ def test_an_upgrade_says_which_broker_is_away_and_raises_the_level_all_the_same(
             await cluster.start(3)
             await until(lambda: cluster[3].controller.features.level(MEMBERSHIP) == 1)
             # It happened before this process registered, so it is no event of this process.
-            assert _raised(cluster[3]) == []
+            assert _told(cluster[3]) == []
 
     run(test)
 
@@ -208,8 +208,10 @@ def test_a_feature_is_lowered_and_a_dry_run_lowers_nothing(tmp_path):
             status, body = await ports.ask(DOWNGRADE, {"levels": lower}, at=3)
             assert (status, body["levels"], body["waits_for"]) == (200, lower, "")
             assert await _levels(ports, at=3) == {MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (1, 2)}
-            await until(lambda: all(_raised(node) for node in ports.cluster.nodes.values()))
-            for node in ports.cluster.nodes.values():
-                assert _raised(node)[-1] == "transaction.version is used at level 1, and was at level 2"
+            nodes, lowered = ports.cluster.nodes.values(), EventKind.FEATURE_LOWERED
+            await until(lambda: all(_told(node, lowered) for node in nodes))
+            for node in nodes:
+                assert _told(node, lowered) == ["transaction.version is used at level 1, and was at level 2"]
+                assert not any(TRANSACTION_VERSION in text for text in _told(node))
 
     run(test)
