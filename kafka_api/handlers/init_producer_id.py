@@ -38,8 +38,12 @@ async def _of_transactional_id(
     context: RequestContext, version: int, transactional_id: str, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
     transactions = context.transactions
-    if not transactions.level:
-        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    level = await transactions.certain_level()
+    if not level:
+        is_certain = level is not None
+        return _refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if is_certain else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        )
     known = None if request.producer_id == _NONE else Identity(request.producer_id, request.producer_epoch)
     timeout_ms = request.transaction_timeout_ms
     answer = await transactions.init_producer_id(transactional_id, version, timeout_ms, known)

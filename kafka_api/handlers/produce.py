@@ -16,16 +16,16 @@ from cluster.partition import Partition
 from cluster.producer_batch import read_sequence
 from cluster.producer_errors import NotAdmittedError, OutOfOrderSequenceError
 from cluster.topic_table import Topic
-from cluster.transactions.level import transactions_level
 from kafka_api.error_mapping import error_code
 from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_changeable, find_topic
 from kafka_api.handlers.produce_admission import Guard, RequestAdmission, judge_transactional
-from kafka_api.handlers.produced_batch import NO_TRANSACTIONS, RefusedBatchError, check_produced, check_timestamps
+from kafka_api.handlers.produced_batch import RefusedBatchError, check_produced, check_timestamps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
 from kafka_api.refused_batches import PartitionName
 from kafka_api.request_context import RequestContext
+from kafka_api.transactions.certain_level import NO_TRANSACTIONS, NOT_KNOWN
 from model.ids import ConsistencyLevel, Term
 from model.record_batch import stamp_append_time
 from model.topic_config import LOG_APPEND_TIME
@@ -91,7 +91,10 @@ async def _handle_transactional(
 ) -> asyncio.Future[ProduceResponse] | ProduceResponse | None:
     """Append the batches of a request with a transactional id; some of them may be in no transaction."""
     assert request.transactional_id is not None
-    if not transactions_level(context.node):
+    transactions_level = await context.transactions.certain_level()
+    if transactions_level is None:
+        return _refuse_all(context, request, ErrorCode.NOT_ENOUGH_REPLICAS, NOT_KNOWN)
+    if not transactions_level:
         return _refuse_all(context, request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     refusal = judge_transactional(request)
     if refusal is not None:

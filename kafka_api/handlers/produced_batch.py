@@ -15,9 +15,7 @@ _FIRST_VERSION_WITH_ZSTD = 7
 _NO_PRODUCER_ID = -1
 _NO_TIMESTAMP = -1
 
-# With TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which ends a producer in every client: RFC 0007 says why this one. As in
-# Kafka it is also what a transactional batch gets in a request without a transactional id.
-NO_TRANSACTIONS = "transactions are not supported yet"
+_WITHOUT_ID = "a transactional batch needs the transactional.id of its producer in the request"
 
 
 class RefusedBatchError(Exception):
@@ -49,7 +47,8 @@ def check_produced(
     if header.is_control:
         raise RefusedBatchError(ErrorCode.INVALID_RECORD, "clients may not write control batches")
     if header.is_transactional and not allows_transactions:
-        raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+        # As from Kafka. It ends a producer in every client (RFC 0007).
+        raise RefusedBatchError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _WITHOUT_ID)
     if header.producer_id != _NO_PRODUCER_ID or header.is_transactional:
         _check_producer(header)
     if header.uses_log_append_time:

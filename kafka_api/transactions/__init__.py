@@ -9,6 +9,7 @@ Pure, with neither clock nor I/O:
 - id_pattern: patterns of ids that clients list
 
 Around it:
+- certain_level: whether the cluster uses transactions, asked before one is refused for that
 - coordinator: what is said to requests about the ids that this broker keeps, by `kafka_api.coordinators.office`
 - kept_transactions: the ids of one partition while this broker leads it in one term
 - coordinator_means: what those ids use of their broker

@@ -18,12 +18,14 @@ from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC, TRANSACT
 from kafka_api.coordinators.office import CoordinatorOffice
 from kafka_api.options import OptionsInForce
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.transactions.certain_level import CertainLevel
 from kafka_api.transactions.coordinator_means import CoordinatorMeans
 from kafka_api.transactions.held_transaction import Step
 from kafka_api.transactions.kept_transactions import KeptTransactions
 from kafka_api.transactions.options import TransactionOptions
 from kafka_api.transactions.transaction_counts import TransactionCounts
 from kafka_api.transactions.transaction_events import Answer, Identity, Verified
+from model.features import TRANSACTION_VERSION
 from model.ids import Index
 from runtime.gate import Gate
 
@@ -52,6 +54,9 @@ class TransactionCoordinator(CoordinatorOffice[KeptTransactions]):
         super().__init__(node, TRANSACTIONS_TOPIC, TRANSACTIONS_TOPIC_CONFIGS, partitions, gate, _logger)
         self._means = CoordinatorMeans(node, lambda: self.options, gate)
         self._is_begun = False
+        offered = node.options.features.get(TRANSACTION_VERSION)
+        is_offered = offered is not None and offered.highest > 0
+        self._certain_level = CertainLevel(lambda: self.level, node.admin.catch_up, is_offered=is_offered)
 
     @property
     def options(self) -> TransactionOptions:
@@ -70,8 +75,12 @@ class TransactionCoordinator(CoordinatorOffice[KeptTransactions]):
 
     @property
     def level(self) -> int:
-        """Of `transaction.version`; 0: transactional ids are refused."""
+        """Of `transaction.version`, as this broker has applied it; 0: transactions are refused, see `certain_level`."""
         return transactions_level(self._node)
+
+    async def certain_level(self) -> int | None:
+        """Return the level as of now, for who is refused at level 0; None: nobody says at the moment, ask again."""
+        return await self._certain_level.ask()
 
     def start(self) -> None:
         """Begin as soon as the cluster uses transactions. The node has started."""

@@ -9,19 +9,23 @@ from cluster.errors import ControllerUnavailableError
 from cluster.transactions.admission import Admission
 from cluster.transactions.marker_writer import EndingTransaction, MarkerResult, WriteMarkersRequest
 from cluster.transactions.markers import DecidedTransaction
-from kafka_api.handlers import produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, ListOffsetsRequest
+from kafka_api.transactions import coordinator as transactions
+from kafka_api.transactions.certain_level import NO_TRANSACTIONS
 from model.control_batch import NO_PREPARE, Marker, MarkerType, Prepare, decode_marker, encode_marker
 from model.ids import ConsistencyLevel, Index, Offset
 from raft.replicate_entries_stm import ReplicateEntriesStm
 from storage.errors import OpenFilesError
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import TRANSACTIONAL, build_batch
 
 PRODUCER, ID = 1000, "sink"
 LATEST, MAX_TIMESTAMP = -1, -3
+# The first version of Produce whose answers have words.
+WITH_MESSAGES = 8
 
 
 class Coordinator:
@@ -51,7 +55,7 @@ def decided(kind, index, *partitions, epoch=0):
 
 def with_broker(tmp_path, monkeypatch, test, partitions=1):
     """Run a test with a broker at level 2, a topic, and a coordinator that says yes."""
-    monkeypatch.setattr(produce, "transactions_level", lambda node: 2)
+    monkeypatch.setattr(transactions, "transactions_level", lambda node: 2)
 
     async def body():
         async with broker_in(tmp_path) as broker:
@@ -63,10 +67,14 @@ def with_broker(tmp_path, monkeypatch, test, partitions=1):
     run(body)
 
 
+async def request(client, *batches, version=PRODUCE, **fields):
+    """Return the answer to a request with a transactional id."""
+    return await client.call(ApiKey.PRODUCE, version, produce_request("t", *batches, transactional_id=ID, **fields))
+
+
 async def send(client, *batches, version=PRODUCE, **fields):
     """Return the codes of the partitions, in their order."""
-    request = produce_request("t", *batches, transactional_id=ID, **fields)
-    results = (await client.call(ApiKey.PRODUCE, version, request)).responses[0].partition_responses
+    results = (await request(client, *batches, version=version, **fields)).responses[0].partition_responses
     return [each.error_code for each in sorted(results, key=lambda each: each.index)]
 
 
@@ -223,15 +231,29 @@ def test_a_batch_that_the_coordinator_does_not_admit_has_its_code_by_version(
 
 
 def test_a_broker_without_a_coordinator_asks_the_producer_to_come_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(produce, "transactions_level", lambda node: 1)
+    monkeypatch.setattr(transactions, "transactions_level", lambda node: 1)
 
     async def test():
-        async with broker_in(tmp_path) as broker:
+        # At level 0 nobody has begun to coordinate.
+        async with broker_in(tmp_path, features=LIVING) as broker:
             client = await broker.client()
             await client.create_topic("t")
             assert await send(client, batch(0)) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
     run(test)
+
+
+def test_a_transactional_batch_without_a_transactional_id_is_refused_as_in_kafka(tmp_path, monkeypatch):
+    async def test(broker, client, coordinator):
+        for level in (2, 0):
+            monkeypatch.setattr(transactions, "transactions_level", lambda node, level=level: level)
+            result = await client.produce("t", batch(0), version=WITH_MESSAGES)
+            assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            # At both levels that is what is wrong.
+            assert "a transactional batch needs the transactional.id of its producer" in result.error_message
+        assert coordinator.asked == []
+
+    with_broker(tmp_path, monkeypatch, test)
 
 
 def test_a_plain_batch_inside_a_transaction_is_refused(tmp_path, monkeypatch):
@@ -246,8 +268,12 @@ def test_a_plain_batch_inside_a_transaction_is_refused(tmp_path, monkeypatch):
 
 def test_at_level_0_a_transactional_request_is_refused_as_before(tmp_path, monkeypatch):
     async def test(broker, client, coordinator):
-        monkeypatch.setattr(produce, "transactions_level", lambda node: 0)
-        assert await send(client, batch(0)) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+        monkeypatch.setattr(transactions, "transactions_level", lambda node: 0)
+        answer = await request(client, batch(0), version=WITH_MESSAGES)
+        (result,) = answer.responses[0].partition_responses
+        assert result.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert result.error_message == NO_TRANSACTIONS
+        assert "`raftka cluster features upgrade`" in NO_TRANSACTIONS
         assert coordinator.asked == []
 
     with_broker(tmp_path, monkeypatch, test)

@@ -183,9 +183,17 @@ class Broker:
 
 
 @asynccontextmanager
-async def broker_in(directory, *, defaults=None, state=None, raft=None, features=None, **options):
-    """A broker with raft0 in office and its own address registered; `options` are those of KafkaOptions."""
+async def broker_in(directory, *, defaults=None, state=None, raft=None, features=None, founded=None, **options):
+    """A broker with raft0 in office and its own address registered; `options` are those of KafkaOptions.
+
+    `founded` is what the version has offered that founded the cluster; None: this one has, with `features`.
+    """
     cluster = Cluster(directory, 1, defaults=defaults, state=state, raft=raft, features=features)
+    if founded is not None:
+        cluster.features = founded
+        await cluster.start()
+        await cluster.stop()
+        cluster.features = features
     node = cluster.make(1)
     await node.start()
     server = KafkaServer(node.env, node, KafkaOptions(**options))

@@ -12,10 +12,17 @@ from tests.unit.kafka_api.wire_client import Client
 
 
 @asynccontextmanager
-async def three_brokers(directory, **options):
-    """Topic "t" on three nodes, and a client of each."""
-    cluster = Cluster(directory, 3, **options)
+async def three_brokers(directory, *, founded=None, features=None, **options):
+    """Topic "t" on three nodes, and a client of each.
+
+    `founded` is what the version has offered that founded the cluster; None: this one has, with `features`.
+    """
+    cluster = Cluster(directory, 3, features=features if founded is None else founded, **options)
     await cluster.start()
+    if founded is not None:
+        await cluster.stop()
+        cluster.features = features
+        await cluster.start()
     servers, clients = {}, {}
     try:
         for number, node in cluster.nodes.items():

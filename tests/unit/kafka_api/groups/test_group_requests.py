@@ -15,6 +15,8 @@ from kafka_api.protocol.messages import (
     DeleteTopicsRequest,
     MetadataRequest,
 )
+from kafka_api.transactions.certain_level import NO_TRANSACTIONS
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.kafka_api.groups.group_calls import QUICK, SUBSCRIPTION_TO_T, Groups, with_groups
 from tests.unit.kafka_api.wire_client import broker_in, produce_request
@@ -252,10 +254,14 @@ async def test_groups_are_listed_by_state_and_type(_broker, groups):
     assert len((await groups.list(types=["classic"])).groups) == 2
 
 
+@with_groups(founded=LIVING)
+async def test_there_is_no_coordinator_of_transactions_where_the_cluster_uses_none(_broker, groups):
+    found = await groups.find(key_type=1)
+    assert (found.error_code, found.error_message) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
+
+
 @with_groups()
-async def test_there_is_no_coordinator_of_transactions(_broker, groups):
-    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    assert (await groups.find(key_type=1)).error_code == refused
+async def test_there_is_no_coordinator_of_an_unknown_type(_broker, groups):
     assert (await groups.find(key_type=2)).error_code == ErrorCode.INVALID_REQUEST
 
 
