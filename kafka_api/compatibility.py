@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka_api.groups.answered_errors import ANSWERED_ERRORS
-from kafka_api.handlers.registry import ADVERTISED, SERVED
+from kafka_api.handlers.registry import ADVERTISED_WITH_TRANSACTIONS, OF_TRANSACTIONS, SERVED
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.schema.message_schema import Direction, schema_of
 from model.topic_config import TOPIC_CONFIGS
@@ -20,12 +20,18 @@ from model.topic_config import TOPIC_CONFIGS
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 SENT_REQUESTS = Path(__file__).parents[1] / "tests" / "clients" / "sent_requests.json"
 
+_LEVEL = "needs `transaction.version` 1"
 # How answers differ from Kafka's. What holds for more than one key stands in the page's text.
 _DIFFERENCES: Mapping[ApiKey, str] = {
     ApiKey.PRODUCE: "0 to 2 are advertised for old librdkafka and refused when used",
-    ApiKey.FIND_COORDINATOR: "for groups only; a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    ApiKey.FIND_COORDINATOR: f"a transactional id {_LEVEL}",
     ApiKey.SASL_HANDSHAKE: "ILLEGAL_SASL_STATE, as from Kafka on a listener without SASL",
-    ApiKey.INIT_PRODUCER_ID: "only without a transactional id",
+    ApiKey.INIT_PRODUCER_ID: f"a transactional id {_LEVEL}; only the current producer of an id aborts by its epoch",
+    ApiKey.ADD_PARTITIONS_TO_TXN: _LEVEL,
+    ApiKey.ADD_OFFSETS_TO_TXN: _LEVEL,
+    ApiKey.END_TXN: f"{_LEVEL}; stricter where a producer was replaced",
+    ApiKey.WRITE_TXN_MARKERS: f"{_LEVEL}; for administrators only: ends exactly the open transaction of a producer",
+    ApiKey.TXN_OFFSET_COMMIT: _LEVEL,
     ApiKey.DESCRIBE_ACLS: "SECURITY_DISABLED, as from Kafka without an authorizer",
     ApiKey.CREATE_ACLS: "SECURITY_DISABLED",
     ApiKey.DELETE_ACLS: "SECURITY_DISABLED",
@@ -40,15 +46,16 @@ _DIFFERENCES: Mapping[ApiKey, str] = {
     ApiKey.DESCRIBE_QUORUM: "describes raft0; any broker answers, every voter is a broker",
     ApiKey.UPDATE_FEATURES: "levels are raised; only `transaction.version` is lowered, from 2 to 1",
     ApiKey.DESCRIBE_PRODUCERS: "about 20,000 producers per answer; INVALID_REQUEST for the partitions beyond that",
-    ApiKey.DESCRIBE_TRANSACTIONS: "TRANSACTIONAL_ID_NOT_FOUND for each id",
-    ApiKey.LIST_TRANSACTIONS: "always empty",
+    ApiKey.LIST_TRANSACTIONS: "a pattern beyond what is matched in linear time gets INVALID_REGULAR_EXPRESSION",
     ApiKey.LIST_CONFIG_RESOURCES: "topics and brokers; nothing else has a configuration",
 }
 
+_RUN_BEFORE = "nobody yet: the last runs were of a version that refused transactional ids"
 # Advertised, and never sent by a client of the tests; anything else is seen from one of them.
 NEVER_SENT: Mapping[ApiKey, str] = {
+    **{ApiKey(key): _RUN_BEFORE for key in OF_TRANSACTIONS},
     ApiKey.CREATE_ACLS: "nobody: DescribeAcls, which kafka-acls sends first, is refused",
-    ApiKey.DESCRIBE_TRANSACTIONS: "nobody: FindCoordinator, which clients send first, is refused",
+    ApiKey.DESCRIBE_TRANSACTIONS: _RUN_BEFORE,
 }
 
 
@@ -93,9 +100,9 @@ def _task_table() -> Iterable[str]:
 def _api_table() -> Iterable[str]:
     yield "| key | API | versions | seen from | what differs from Kafka |"
     yield "| --- | --- | --- | --- | --- |"
-    for key in sorted(ADVERTISED):
-        served = SERVED.get(key)
-        low, high = (served.first_version, served.last_version) if served else ADVERTISED[key]
+    for key, advertised in sorted(ADVERTISED_WITH_TRANSACTIONS.items()):
+        served = SERVED.get(key) or OF_TRANSACTIONS.get(key)
+        low, high = (served.first_version, served.last_version) if served else advertised
         name = schema_of(key, Direction.REQUEST).name.removesuffix("Request")
         versions = str(low) if low == high else f"{low} to {high}"
         seen, differs = _seen_from(ApiKey(key), name), _DIFFERENCES.get(ApiKey(key), "")

@@ -48,7 +48,7 @@ NOT_BUILT = LevelRange(0, 0)
 # the only switch.
 OFFERED: Mapping[str, LevelRange] = {
     MEMBERSHIP: KNOWN[MEMBERSHIP],
-    TRANSACTION_VERSION: NOT_BUILT,
+    TRANSACTION_VERSION: KNOWN[TRANSACTION_VERSION],
     GROUP_VERSION: NOT_BUILT,
     COMPACTION: NOT_BUILT,
 }
@@ -57,7 +57,8 @@ OFFERED: Mapping[str, LevelRange] = {
 # judge by it alike.
 LOWERED_TO: Mapping[str, int] = {TRANSACTION_VERSION: 1}
 # With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.
-UNSTABLE: Mapping[str, LevelRange] = {**OFFERED, TRANSACTION_VERSION: KNOWN[TRANSACTION_VERSION]}
+# This version has none: a feature that is being built gets its line here before it gets one in OFFERED.
+UNSTABLE: Mapping[str, LevelRange] = {**OFFERED}
 
 
 def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:

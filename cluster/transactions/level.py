@@ -15,7 +15,7 @@ class _HasController(Protocol):
 def transactions_level(node: _HasController) -> int:
     """Return 0: transactional ids are refused; 1: clients add partitions; 2: brokers add them, too (KIP-890).
 
-    It is 0 in every cluster whose brokers were not started with `unstable.feature.versions.enable`, as long as this
-    version does not offer the feature otherwise.
+    It is 0 in a cluster that a version without transactions has founded, until an administrator raises it. It is what
+    this broker has applied of raft0: others may be ahead (`kafka_api.transactions.certain_level`).
     """
     return node.controller.features.level(TRANSACTION_VERSION)

@@ -44,6 +44,7 @@ ANSWERED_ERRORS: Mapping[ApiKey, frozenset[ErrorCode]] = {
         {
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
             ErrorCode.INVALID_REQUEST,
+            # Below level 1 of `transaction.version`.
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         }
     ),

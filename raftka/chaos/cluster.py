@@ -5,7 +5,7 @@ import os
 import resource
 import shutil
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -39,19 +39,13 @@ class Links:
 
 
 class ChaosCluster:
-    """Brokers 1 to `size`, and those that join; a context manager that stops them.
+    """Brokers 1 to `size`, and those that join; a context manager that stops them."""
 
-    `options`: more lines of each broker.toml, as TOML has keys and values.
-    """
-
-    def __init__(
-        self, folder: Path, size: int, disk_bytes: int | None, options: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, size: int, disk_bytes: int | None) -> None:
         self.folder = folder
         self.size = size
         self._left: list[int] = []
         self._disk_bytes = disk_bytes
-        self._options = options or {}
         self._mounted: list[Path] = []
         self._cluster: DevCluster | None = None
 
@@ -86,7 +80,6 @@ class ChaosCluster:
         options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n"
         if self._disk_bytes is not None:
             options += f"disk.reserve.bytes = {_RESERVE_BYTES}\n"
-        options += "".join(f"{key} = {value}\n" for key, value in self._options.items())
         (path / "broker.toml").write_text(options)
 
     def _end(self) -> None:

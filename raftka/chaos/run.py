@@ -104,9 +104,7 @@ def _run_cluster(
         leave_shared_mounts()
         written = request.schedule.seconds * request.rate * (VALUE_BYTES + _RECORD_OVERHEAD)
         disk_bytes = int(2 * written) + _DISK_MARGIN
-    # No version offers transactions yet; a cluster of their own has them.
-    options = {"unstable.feature.versions.enable": "true"} if request.workload == "txn" else {}
-    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes, options))
+    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes))
     workload = stack.enter_context(_workload(request, cluster.bootstrap, history, min(_REPLICAS_MAX, request.brokers)))
     facts = RunFacts(now_ns())
     workload.start()

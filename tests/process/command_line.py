@@ -117,9 +117,8 @@ def start_detached(path: Path, nodes: int, **options: object) -> DevFolder:
 
 @contextmanager
 def dev_with_transactions(path: Path) -> Iterator[DevFolder]:
-    """Run one broker that has transactions."""
-    options = {"unstable.feature.versions.enable": "true", "transaction.state.log.num.partitions": 1}
-    folder = start_detached(path, 1, **options)
+    """Run one broker that keeps all transactional ids in one partition."""
+    folder = start_detached(path, 1, **{"transaction.state.log.num.partitions": 1})
     try:
         yield folder
     finally:

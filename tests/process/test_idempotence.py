@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 
 from tests.process.acked_log import AckedLog, LoadProducer, check_nothing_acked_is_lost, quiet_logger, read_all
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
@@ -139,14 +139,6 @@ def test_aiokafka_writes_each_record_once(cluster: BrokerCluster):
 
     asyncio.run(produce())
     _check_values(cluster)
-
-
-def test_a_transactional_producer_is_told_at_once_that_there_are_no_transactions(cluster: BrokerCluster):
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t", "logger": quiet_logger()})
-    with pytest.raises(KafkaException) as raised:
-        producer.init_transactions(30)
-    error = raised.value.args[0]
-    assert error.code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), error
 
 
 def test_a_producer_outlives_its_topic_and_writes_to_the_next_of_that_name(cluster: BrokerCluster):

@@ -88,8 +88,7 @@ def _read(cluster: BrokerCluster, partition: int, last: str, isolation_level: st
 
 
 def test_every_committed_transaction_is_there_once_though_its_coordinator_is_killed(make_cluster: ClusterMaker) -> None:
-    options = {"unstable.feature.versions.enable": True, "transaction.state.log.num.partitions": 1}
-    cluster = make_cluster(3, **options)
+    cluster = make_cluster(3, **{"transaction.state.log.num.partitions": 1})
     cluster.start()
     create_topic(cluster, "t", len(_PARTITIONS))
     producer = _producer(cluster)

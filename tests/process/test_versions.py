@@ -1,7 +1,7 @@
 """A cluster of the former version is upgraded under load, rolled back, upgraded again and raised, and then stays.
 
-The former version is the last one before features (`former_version`): it cannot read what the feature
-`raftka.membership` allows, and its data directories hold nothing else until the level is raised.
+The former version is the last one before features (`former_version`): it cannot read what the features
+`raftka.membership` and `transaction.version` allow, and its data directories hold nothing else until a level is raised.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from raftka.admin_client import not_ready_reason
@@ -44,6 +44,7 @@ NEW = sys.executable
 BETWEEN = 200
 """Records that each producer gets acknowledged between two restarts."""
 TRIMMED = "trimmed"
+MADE_BEFORE = "made-by-the-former-version"
 COMMANDS = 1010
 """More entries of raft0 than a stop leaves without a snapshot of the tables."""
 
@@ -247,14 +248,14 @@ def check_links_refuse_the_former_version(story: Story) -> None:
     story.go_on()
 
 
-def check_its_own_directory_refuses_the_former_version(story: Story) -> None:
-    broker = story.cluster[2]
+def check_its_own_directory_refuses_the_former_version(story: Story, node: int, format_version: int) -> None:
+    broker = story.cluster[node]
     assert broker.terminate() == 0, broker.log_tail()
     before = (broker.data_dir / "directory.id").read_bytes()
     story.use(broker, story.former)
     broker.start()
     assert broker.wait_exit() != 0
-    assert f"{broker.data_dir} has format 2, this version reads 1" in broker.log_text()
+    assert f"{broker.data_dir} has format {format_version}, this version reads 1" in broker.log_text()
     assert (broker.data_dir / "directory.id").read_bytes() == before
     story.use(broker, NEW)
     broker.start()
@@ -268,6 +269,66 @@ def check_what_it_wrote_is_moved(story: Story) -> None:
         said = story.cli("topic", "alter-replication", TOPICS[0], "-r", str(count), "--wait")
         assert len(story.cluster.partition(TOPICS[0], 0)["replicas"]) == count, said
         story.go_on()
+
+
+def transactional_producer(cluster: BrokerCluster) -> Producer:
+    return Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "sink", "logger": quiet_logger()})
+
+
+def write_together(producer: Producer, value: bytes, *, commits: bool = True) -> None:
+    """Write a value to two topics that were there before the raise, in one transaction."""
+    producer.begin_transaction()
+    for topic in (TRIMMED, MADE_BEFORE):
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+    end = producer.commit_transaction if commits else producer.abort_transaction
+    end(DEADLINE_SECONDS)
+
+
+def stable_values(cluster: BrokerCluster, topic: str) -> list[bytes]:
+    """Return what a reader at read_committed gets, up to where it has to wait."""
+    consumer = new_consumer(cluster.bootstrap, **{"isolation.level": "read_committed", "enable.partition.eof": True})
+    values: list[bytes] = []
+
+    def has_ended() -> bool:
+        message = consumer.poll(0.2)
+        error = None if message is None else message.error()
+        if message is not None and error is None:
+            values.append(message.value() or b"")
+        return error is not None and error.code() == KafkaError._PARTITION_EOF
+
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        eventually(f"the end of {topic}", has_ended)
+    finally:
+        consumer.close()
+    return values
+
+
+def check_transactions_are_raised(story: Story) -> None:
+    """Raise `transaction.version` on a cluster with data: from then on clients have transactions there."""
+    cluster = story.cluster
+    refused = (KafkaError._UNSUPPORTED_FEATURE, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException) as told:
+        transactional_producer(cluster).init_transactions(DEADLINE_SECONDS)
+    assert told.value.args[0].code() in refused, told.value
+    assert formats(cluster) == [2, 2, 2]
+    raised = story.features("upgrade")
+    assert raised.startswith("transaction.version at level 2\n"), raised
+    eventually("marked directories", lambda: formats(cluster) == [3, 3, 3])
+
+    before = {topic: stable_values(cluster, topic) for topic in (TRIMMED, MADE_BEFORE)}
+    assert before == {TRIMMED: [b"5", b"6", b"7", b"8", b"9"], MADE_BEFORE: []}
+    producer = transactional_producer(cluster)
+    producer.init_transactions(DEADLINE_SECONDS)
+    write_together(producer, b"committed")
+    write_together(producer, b"aborted", commits=False)
+    story.go_on()
+    check_its_own_directory_refuses_the_former_version(story, 1, 3)
+    write_together(producer, b"and on")
+    for topic, values in before.items():
+        wanted = [*values, b"committed", b"and on"]
+        eventually("the markers", lambda topic=topic, wanted=wanted: stable_values(cluster, topic) == wanted)
 
 
 def test_the_former_version_is_upgraded_rolled_back_and_raised_without_a_failed_write(story: Story) -> None:
@@ -288,21 +349,23 @@ def test_the_former_version_is_upgraded_rolled_back_and_raised_without_a_failed_
         assert "raft0" in snapshot_formats(broker), "the new version has taken it when it stopped"
     assert committed(cluster) == 8
     assert offsets(cluster, TRIMMED) == (5, 10)
-    create_topic(cluster, "made-by-the-former-version")
+    create_topic(cluster, MADE_BEFORE)
 
     story.roll(NEW, 1, 2)
     check_one_former_broker_holds_the_level_back(story)
     story.roll(NEW, 3)
     accepted = story.features("upgrade", "--dry-run")
-    assert "raftka.membership at level 1: accepted; nothing is changed" in accepted, accepted
+    levels = "raftka.membership at level 1, transaction.version at level 2"
+    assert f"{levels}: accepted; nothing is changed" in accepted, accepted
 
     check_links_refuse_the_former_version(story)
-    check_its_own_directory_refuses_the_former_version(story)
+    check_its_own_directory_refuses_the_former_version(story, 2, 2)
     check_what_it_wrote_is_moved(story)
+    check_transactions_are_raised(story)
 
     logs = [producer.finish() for producer in story.producers]
     for topic, log in zip(TOPICS, logs, strict=True):
         check(cluster, topic, log)
     assert committed(cluster) == 8
-    for topic in (TRIMMED, "made-by-the-former-version"):
+    for topic in (TRIMMED, MADE_BEFORE):
         assert sorted(cluster.partition(topic, 0)["replicas"]) == [1, 2, 3]

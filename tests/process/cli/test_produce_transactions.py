@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.command_line import RAFTKA, SECONDS, DevFolder, dev_with_transactions, start_detached, started
+from tests.process.command_line import RAFTKA, SECONDS, DevFolder, dev_with_transactions, started
 
 pytestmark = pytest.mark.process
 
@@ -140,16 +140,3 @@ def test_what_cannot_be_a_transaction_is_refused_with_its_reason(dev: DevFolder,
     done = dev.client("produce", topic, "--transaction-timeout", "9000", "--transactional", stdin="one\n", code=1)
     assert "the brokers let no transaction take 9000 s: lower --transaction-timeout" in done.stderr
     assert _committed(dev, topic) == []
-
-
-def test_a_cluster_without_transactions_is_named_with_the_cure(tmp_path: Path) -> None:
-    folder = start_detached(tmp_path / "dev", 1)
-    try:
-        folder.client("topic", "create", "orders")
-        done = folder.client("produce", "orders", "--transactional", stdin="one\n", code=1)
-        assert (
-            "this cluster has no transactions: its brokers do not offer the feature transaction.version" in done.stderr
-        )
-        assert folder.client("consume", "orders", "-e").stdout == ""
-    finally:
-        folder.dev("stop")

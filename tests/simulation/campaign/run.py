@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.state_bounds import StateOptions
-from model.features import OFFERED, TRANSACTION_VERSION, LevelRange
+from model.features import TRANSACTION_VERSION, LevelRange
 from raft.options import RaftOptions
 from runtime.open_files import OPEN_FILES_MIN
-from tests.feature_levels import LEVEL_0
+from tests.feature_levels import LEVEL_0, LIVING
 from tests.simulation.campaign.plan import OperationId, Plan
 from tests.simulation.clients.kafka_workload import KafkaWorkload
 from tests.simulation.world.cluster import ClusterOptions, SimCluster
@@ -187,9 +187,10 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
 
 
 def _features(transactions_level: int, *, is_living: bool) -> Mapping[str, LevelRange]:
+    # By name, and not what this version offers: a pinned run stays what it is in later versions.
     if transactions_level:
-        return {**OFFERED, TRANSACTION_VERSION: LevelRange(0, transactions_level)}
-    return OFFERED if is_living else LEVEL_0
+        return {**LIVING, TRANSACTION_VERSION: LevelRange(0, transactions_level)}
+    return LIVING if is_living else LEVEL_0
 
 
 def _small_tables(nodes: int, *, is_living: bool) -> StateOptions:

@@ -4,7 +4,7 @@ import pytest
 
 from cluster import leadership
 from cluster.leadership import BELIEVED_SECONDS, Leadership
-from model.features import OFFERED
+from tests.feature_levels import LIVING
 from tests.simulation.scenarios.scenario import Scenario
 
 # A leader leaves office within 1.5 s, keeps silent for two looks of 0.5 s, and the message takes its way.
@@ -15,7 +15,7 @@ class _Five(Scenario):
     """Five brokers, and one partition on three of them, whose leader every broker knows."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed, nodes=5, replicas=3, features=OFFERED)
+        super().__init__(seed, nodes=5, replicas=3, features=LIVING)
 
     def __enter__(self) -> "_Five":
         super().__enter__()

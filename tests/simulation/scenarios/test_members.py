@@ -3,9 +3,9 @@
 import pytest
 
 from cluster.placements import AlterPlacementsRequest, WantedMove
-from model.features import OFFERED
 from raft import replica_state
 from raft.rules import agreement
+from tests.feature_levels import LIVING
 from tests.simulation.invariants.invariant import InvariantBrokenError
 from tests.simulation.scenarios.scenario import QUORUM, Scenario, Write
 from tests.simulation.world.cluster import TOPIC
@@ -17,7 +17,7 @@ class Members(Scenario):
     """Five brokers, and one partition on three of them."""
 
     def __init__(self, seed: int, replicas: int = 3) -> None:
-        super().__init__(seed, nodes=5, replicas=replicas, features=OFFERED)
+        super().__init__(seed, nodes=5, replicas=replicas, features=LIVING)
 
     @property
     def voters(self) -> list[int]:

@@ -14,7 +14,7 @@ from cluster.controller_state import ControllerState
 from cluster.data_directory import claim_data_directory, read_identity
 from cluster.directory_stamp import DirectoryStamp
 from cluster.errors import PermanentStartupError
-from model.features import KNOWN, MEMBERSHIP, OFFERED, TRANSACTION_VERSION, highest_of, lacking
+from model.features import KNOWN, MEMBERSHIP, TRANSACTION_VERSION, highest_of, lacking
 from model.ids import Index, NodeId, Offset, Term
 from model.topic_config import TopicConfig
 from runtime.environment import Environment
@@ -24,7 +24,7 @@ from runtime.workers import Pool
 from storage.entry import Entry, EntryKind
 from storage.errors import KvStoreError
 from storage.memory_kvstore import MemoryKvStore
-from tests.feature_levels import LEVEL_0
+from tests.feature_levels import LEVEL_0, LIVING
 from tests.simulation.world.sim_disk import SimDisk, SimFileSystem
 from tests.simulation.world.trace import Trace
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
@@ -351,7 +351,7 @@ def registration(node, level=1):
     return RegisterBroker(BrokerRecord(node, f"dir{node}", "k", 9092, "r", 1, "a", 2, {MEMBERSHIP: level}))
 
 
-def state_with(disk, *commands, offered=OFFERED):
+def state_with(disk, *commands, offered=LIVING):
     state = ControllerState(TopicConfig(), offered=offered, stamp=disk)
     for index, command in enumerate(commands, start=1):
         state.note(entry(index, command))
@@ -472,7 +472,7 @@ async def raise_level(cluster):
     """Raise the level in a cluster of the former one; return the levels at the moment of each node's stamp."""
     await cluster.start()
     await cluster.stop()
-    cluster.features = OFFERED
+    cluster.features = LIVING
     await cluster.start()
     assert formats(cluster) == [(1, 1)] * 3
     levels = []
@@ -517,7 +517,7 @@ def test_a_node_that_applies_the_level_without_waiting_is_found(tmp_path, monkey
 def test_a_cluster_that_is_founded_at_the_level_is_stamped_at_once(tmp_path):
     async def test():
         cluster = Upgradable(tmp_path, 1)
-        cluster.features = OFFERED
+        cluster.features = LIVING
         try:
             node = cluster.make(1)
             await node.start()

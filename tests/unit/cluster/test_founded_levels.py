@@ -16,16 +16,16 @@ from model.features import (
     MEMBERSHIP,
     OFFERED,
     TRANSACTION_VERSION,
+    UNSTABLE,
     LevelRange,
     told_features,
 )
 from model.ids import NodeId
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
 
-LIVING = {MEMBERSHIP: 1}
+FORMER = {MEMBERSHIP: 1}
 TRANSACTIONS = {MEMBERSHIP: 1, TRANSACTION_VERSION: 2}
-# What a version offers in which transactions are built: the switch in `model.features`.
-SWITCHED = {**OFFERED, TRANSACTION_VERSION: KNOWN[TRANSACTION_VERSION]}
 
 
 def up_to(level):
@@ -58,23 +58,28 @@ async def registered_again(cluster):
 # -- what this version offers -------------------------------------------------------------------------------------
 
 
-def test_this_version_knows_features_that_it_does_not_offer():
-    assert told_features() == LIVING
-    assert {TRANSACTION_VERSION, GROUP_VERSION, COMPACTION} < KNOWN.keys() == OFFERED.keys()
-    assert all(OFFERED[name] == LevelRange(0, 0) for name in KNOWN.keys() - {MEMBERSHIP})
+def test_this_version_offers_transactions_and_knows_features_that_it_does_not_offer():
+    assert told_features() == TRANSACTIONS
+    assert {GROUP_VERSION, COMPACTION} < KNOWN.keys() == OFFERED.keys()
+    assert all(OFFERED[name] == LevelRange(0, 0) for name in KNOWN.keys() - TRANSACTIONS.keys())
+    assert all(OFFERED[name] == KNOWN[name] for name in TRANSACTIONS)
     assert KNOWN[TRANSACTION_VERSION] == LevelRange(0, 2)
     assert KNOWN[GROUP_VERSION] == KNOWN[COMPACTION] == LevelRange(0, 1)
 
 
-@pytest.mark.parametrize("name", [TRANSACTION_VERSION, GROUP_VERSION, COMPACTION])
+def test_no_level_is_being_built():
+    assert UNSTABLE == OFFERED
+
+
+@pytest.mark.parametrize("name", [GROUP_VERSION, COMPACTION])
 def test_a_feature_that_is_not_offered_is_not_raised_and_the_brokers_are_named(tmp_path, name):
     async def test():
         async with cluster_of(tmp_path, 3) as cluster:
             with pytest.raises(FeatureUpdateError) as raised:
                 await change(cluster, 1, name=name)
             assert f"{name} cannot be at level 1: broker 1 has 0, broker 2 has 0, broker 3 has 0" in str(raised.value)
-            assert in_force(cluster) == [LIVING] * 3
-            assert formats(cluster) == [2, 2, 2]
+            assert in_force(cluster) == [TRANSACTIONS] * 3
+            assert formats(cluster) == [3, 3, 3]
 
     run(test)
 
@@ -84,7 +89,7 @@ def test_a_feature_that_is_not_offered_is_not_raised_and_the_brokers_are_named(t
 
 def test_three_founders_begin_at_level_2_of_transactions(tmp_path):
     async def test():
-        async with cluster_of(tmp_path, 3, features=SWITCHED) as cluster:
+        async with cluster_of(tmp_path, 3) as cluster:
             assert [node.cluster.features for node in cluster.nodes.values()] == [TRANSACTIONS] * 3
             assert in_force(cluster) == [TRANSACTIONS] * 3
             assert formats(cluster) == [3, 3, 3]
@@ -93,8 +98,8 @@ def test_three_founders_begin_at_level_2_of_transactions(tmp_path):
             await cluster.start()
             assert in_force(cluster) == [TRANSACTIONS] * 3
             await cluster.stop(3)
-            # As this version is: the directory says what it lacks, before anything in it is read.
-            older = cluster.make(3, features=OFFERED)
+            # As the version before is: the directory says what it lacks, before anything in it is read.
+            older = cluster.make(3, features=LIVING)
             with pytest.raises(PermanentStartupError, match=r"only versions with transaction\.version 2 can read"):
                 await older.start()
 
@@ -105,18 +110,20 @@ def test_three_founders_begin_at_level_2_of_transactions(tmp_path):
     ("offers", "begun"),
     [
         ((2, 1, 2), {MEMBERSHIP: 1, TRANSACTION_VERSION: 1}),
-        ((2, 0, 1), LIVING),
+        ((2, 0, 1), FORMER),
+        ((1, 2), {MEMBERSHIP: 1, TRANSACTION_VERSION: 1}),
+        ((0, 2), FORMER),
     ],
 )
 def test_founders_that_offer_different_ranges_begin_at_what_all_have(tmp_path, offers, begun):
     async def test():
-        cluster = Cluster(tmp_path, 3)
+        cluster, count = Cluster(tmp_path, len(offers)), len(offers)
         nodes = [cluster.make(number, features=up_to(level)) for number, level in enumerate(offers, start=1)]
         try:
             await asyncio.gather(*(node.start() for node in nodes))
-            assert [node.cluster.features for node in nodes] == [begun] * 3
-            assert [node.stamp.levels for node in nodes] == [begun] * 3
-            assert formats(cluster) == [2 if begun == LIVING else 3] * 3
+            assert [node.cluster.features for node in nodes] == [begun] * count
+            assert [node.stamp.levels for node in nodes] == [begun] * count
+            assert formats(cluster) == [2 if begun == FORMER else 3] * count
         finally:
             await cluster.stop()
 
@@ -136,25 +143,25 @@ def test_a_cluster_that_the_former_version_has_founded_starts_and_stays_at_its_l
     """Its founders agreed on membership only: what they have written down and marked has the same bytes."""
 
     async def test():
-        async with cluster_of(tmp_path, 3) as cluster:
+        async with cluster_of(tmp_path, 3, features=LIVING) as cluster:
             records = [msgspec.json.decode(durable["node/cluster"]) for durable in cluster.durable.values()]
             names = ("format_version", "cluster_id", "members", "features")
             assert {tuple(record) for record in records} == {names}
-            assert all(record["features"] == LIVING for record in records)
+            assert all(record["features"] == FORMER for record in records)
             directories = [msgspec.json.decode(durable["node/directory"]) for durable in cluster.durable.values()]
             assert {tuple(each) for each in directories} == {("format_version", "node_id", "directory_id")}
             assert formats(cluster) == [2, 2, 2]
             await cluster.stop()
-            cluster.features = SWITCHED
+            cluster.features = OFFERED
             await cluster.start()
-            assert in_force(cluster) == [LIVING] * 3
+            assert in_force(cluster) == [FORMER] * 3
             assert formats(cluster) == [2, 2, 2]
 
     run(test, seconds=60)
 
 
 def test_words_of_the_former_version_are_understood_and_those_of_this_one_by_it():
-    members = (2, "b" * 32, [Seed(1, "h", 1)], None, LIVING)
+    members = (2, "b" * 32, [Seed(1, "h", 1)], None, FORMER)
 
     def travelled(reply, shape):
         return msgspec.msgpack.decode(msgspec.msgpack.encode(reply), type=shape)
@@ -162,7 +169,7 @@ def test_words_of_the_former_version_are_understood_and_those_of_this_one_by_it(
     assert FOUND.reply is AnyWord
     assert travelled(FoundReply(*members), AnyWord).bound == {}
     bound = travelled(SeedWord(*members, is_bound=True), AnyWord)
-    assert (bound.bound, bound.word) == (LIVING, LIVING)
+    assert (bound.bound, bound.word) == (FORMER, FORMER)
     # What this version is bound to beyond membership, the former one does not take for its own promise.
     word = AnyWord(*members[:-1], TRANSACTIONS, would_found="x", levels=TRANSACTIONS)
     assert travelled(word, AnyWord).bound == TRANSACTIONS
@@ -182,16 +189,16 @@ def test_words_of_each_former_version_have_bytes_that_this_version_reads():
 
     # By age: without features, with them, bound, and with the cluster that it would found.
     assert read(b"\x94" + head) == ({}, {}, "")
-    assert read(b"\x95" + head + living) == (LIVING, {}, "")
-    assert read(b"\x96" + head + living + b"\xc3") == (LIVING, LIVING, "")
+    assert read(b"\x95" + head + living) == (FORMER, {}, "")
+    assert read(b"\x96" + head + living + b"\xc3") == (FORMER, FORMER, "")
     former = b"\x97" + head + living + b"\xc3\xa1x"
-    assert read(former) == (LIVING, LIVING, "x")
+    assert read(former) == (FORMER, FORMER, "x")
     # This version sends the same where it is bound to membership alone, and one field more otherwise.
-    assert msgspec.msgpack.encode(FoundReply(*members, LIVING)) == b"\x95" + head + living
-    assert msgspec.msgpack.encode(SeedWord(*members, LIVING, is_bound=True, would_found="x")) == former
-    word = msgspec.msgpack.encode(AnyWord(*members, LIVING, would_found="x", levels={"f": 2}))
+    assert msgspec.msgpack.encode(FoundReply(*members, FORMER)) == b"\x95" + head + living
+    assert msgspec.msgpack.encode(SeedWord(*members, FORMER, is_bound=True, would_found="x")) == former
+    word = msgspec.msgpack.encode(AnyWord(*members, FORMER, would_found="x", levels={"f": 2}))
     assert word == b"\x98" + head + living + b"\xc2\xa1x\x81\xa1f\x02"
-    assert read(word) == (LIVING, {"f": 2}, "x")
+    assert read(word) == (FORMER, {"f": 2}, "x")
 
 
 # -- levels that change -------------------------------------------------------------------------------------------
@@ -201,9 +208,9 @@ def test_transactions_are_raised_in_an_older_cluster_and_every_directory_is_mark
     caplog.set_level(logging.INFO)
 
     async def test():
-        async with cluster_of(tmp_path, 3) as cluster:
+        async with cluster_of(tmp_path, 3, features=LIVING) as cluster:
             await cluster.stop()
-            cluster.features = SWITCHED
+            cluster.features = OFFERED
             await cluster.start()
             await change(cluster, 1, validate_only=True)
             assert formats(cluster) == [2, 2, 2]
@@ -220,7 +227,7 @@ def test_transactions_are_raised_in_an_older_cluster_and_every_directory_is_mark
 
 def test_transactions_are_lowered_to_1_and_raised_again_and_no_registration_raises_them(tmp_path):
     async def test():
-        async with cluster_of(tmp_path, 3, features=SWITCHED) as cluster:
+        async with cluster_of(tmp_path, 3) as cluster:
             with pytest.raises(FeatureUpdateError, match="lower it with `raftka cluster features downgrade`"):
                 await change(cluster, 1)
             await change(cluster, 1, is_lowering=True, validate_only=True)

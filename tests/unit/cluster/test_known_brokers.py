@@ -6,11 +6,12 @@ from cluster.commands import AdmitBroker, BrokerRecord, SetFeature
 from cluster.controller_tables import ControllerTables
 from cluster.founding_words import Seed, found
 from cluster.known_brokers import KnownBrokers
-from model.features import MEMBERSHIP, OFFERED, told_features
+from model.features import MEMBERSHIP, told_features
 from model.ids import DirectoryId, Index, NodeId, Replica
 from model.topic_config import TopicConfig
 from runtime.environment import system_environment
 from storage.memory_kvstore import MemoryKvStore
+from tests.feature_levels import LIVING
 
 FOUNDERS = tuple(Replica(NodeId(node), DirectoryId(f"d{node}")) for node in (1, 2))
 SEEDS = [Seed(1, "seed1", 1), Seed(2, "seed2", 2)]
@@ -40,7 +41,7 @@ class Life:
 
     def __init__(self, durable, features=None):
         self.links = HeldLinks()
-        self.tables = ControllerTables(TopicConfig(), OFFERED, FOUNDERS)
+        self.tables = ControllerTables(TopicConfig(), LIVING, FOUNDERS)
         self.applied = 0
         self.known = KnownBrokers(self.links, MemoryKvStore(system_environment(), durable), SEEDS)
         self.known.start(None, features or {})
@@ -52,7 +53,7 @@ class Life:
 
 
 def record(node, port):
-    return BrokerRecord(*(node, f"d{node}", "k", 9092, f"r{node}", port, "a", 9644), told_features(OFFERED))
+    return BrokerRecord(*(node, f"d{node}", "k", 9092, f"r{node}", port, "a", 9644), told_features(LIVING))
 
 
 def test_below_level_1_the_seeds_are_all_peers_and_nothing_is_stored():

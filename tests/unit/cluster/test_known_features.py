@@ -13,9 +13,9 @@ from cluster.errors import FeatureUpdateError
 from cluster.founding import Founding
 from cluster.node import Node
 from cluster.present_features import PresentFeatures
-from model.features import MEMBERSHIP, OFFERED
+from model.features import MEMBERSHIP
 from model.ids import NodeId
-from tests.feature_levels import LEVEL_0
+from tests.feature_levels import LEVEL_0, LIVING
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.kafka_api.wire_client import stuck_disk
 
@@ -34,7 +34,7 @@ class Upgraded(Cluster):
     async def upgrade(self):
         await self.start()
         await self.stop()
-        self.features = OFFERED
+        self.features = LIVING
         await self.start()
 
     async def replace(self, number, features):
@@ -182,7 +182,7 @@ def test_a_level_is_refused_while_a_linked_broker_is_of_a_version_without_it_wha
                 await cluster.ask(validate_only=validate_only, through=through)
         assert cluster.levels() == [0, 0, 0]
         assert not any(node.stamp.is_stamped for node in cluster.nodes.values())
-        await cluster.replace(3, OFFERED)
+        await cluster.replace(3, LIVING)
         await cluster.ask(validate_only=True)
         assert cluster.levels() == [0, 0, 0]
         await cluster.ask()

@@ -9,6 +9,7 @@ from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, InitProducerIdRequest
 from kafka_api.refused_batches import RefusedBatches
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import build_batch
 
@@ -43,7 +44,10 @@ def test_every_version_gives_an_id_of_its_own(tmp_path, version):
 
 
 REFUSED = {
-    "a transaction": (init(transactional_id="t"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    "a transaction of a cluster without": (
+        init(transactional_id="t"),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
     "an empty transactional id": (init(transactional_id=""), ErrorCode.INVALID_REQUEST),
     "an id without an epoch": (init(producer_id=1), ErrorCode.INVALID_REQUEST),
     "an epoch without an id": (init(producer_epoch=1), ErrorCode.INVALID_REQUEST),
@@ -53,7 +57,7 @@ REFUSED = {
 @pytest.mark.parametrize(("request_", "code"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_is_no_idempotent_producer_gets_a_code_and_no_id(tmp_path, request_, code):
     async def test():
-        async with broker_in(tmp_path) as broker:
+        async with broker_in(tmp_path, founded=LIVING) as broker:
             client = await broker.client()
             response = await client.call(ApiKey.INIT_PRODUCER_ID, VERSION, request_)
             assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)

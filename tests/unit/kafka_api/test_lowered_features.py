@@ -7,16 +7,14 @@ from test_update_features import told, update
 from wire_client import broker_in
 
 from kafka_api.protocol.error_codes import ErrorCode
-from model.features import KNOWN, MEMBERSHIP, OFFERED, TRANSACTION_VERSION, LevelRange
+from model.features import KNOWN, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from tests.process.command_line import raftka
 from tests.unit.cluster.cluster_nodes import run
 
-# What a version offers in which transactions are built: the switch in `model.features`.
-SWITCHED = {**OFFERED, TRANSACTION_VERSION: KNOWN[TRANSACTION_VERSION]}
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
-def with_broker(path, test, features=SWITCHED):
+def with_broker(path, test, features=None):
     async def whole():
         async with broker_in(path, features=features) as broker:
             await test(broker, await broker.client())
@@ -32,13 +30,13 @@ def test_features_that_are_not_offered_are_in_no_answer_and_are_not_raised(tmp_p
     async def test(broker, client):
         for version in (3, 4):
             supported, _, levels = await told(client, version)
-            assert (supported.keys() | levels.keys()) <= {MEMBERSHIP}
-        for name in KNOWN.keys() - {MEMBERSHIP}:
+            assert (supported.keys() | levels.keys()) <= {MEMBERSHIP, TRANSACTION_VERSION}
+        for name in KNOWN.keys() - {MEMBERSHIP, TRANSACTION_VERSION}:
             answer = await update(client, (name, 1))
             assert answer.results[0].error_code == ErrorCode.FEATURE_UPDATE_FAILED
             assert answer.results[0].error_message.startswith(f"{name} cannot be at level 1: broker 1 has 0")
 
-    with_broker(tmp_path, test, features=None)
+    with_broker(tmp_path, test)
 
 
 def test_version_3_leaves_the_feature_out_because_its_lowest_level_is_0(tmp_path):

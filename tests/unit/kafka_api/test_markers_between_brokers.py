@@ -13,7 +13,6 @@ from cluster.transactions.marker_writer import PARTITIONS_MAX, EndingTransaction
 from cluster.transactions.markers import DecidedTransaction
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
-from kafka_api.transactions import coordinator as transactions
 from model.control_batch import NO_PREPARE, MarkerType, Prepare
 from model.ids import NO_INDEX, ConsistencyLevel
 from raft.replicate_item import ReplicateItem
@@ -218,9 +217,7 @@ def test_transactions_are_flushed_though_other_data_of_the_topic_is_not(tmp_path
 
 
 @pytest.mark.parametrize("says", [Admission.YES, Admission.NOT_IN_TRANSACTION])
-def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, monkeypatch, says):
-    monkeypatch.setattr(transactions, "transactions_level", lambda node: 2)
-
+def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, says):
     async def test(brokers):
         asked = []
 

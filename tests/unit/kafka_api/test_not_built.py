@@ -1,4 +1,4 @@
-"""What is not built says so in every version: ACLs, quotas, SCRAM, SASL, transactions, reassignments."""
+"""What is not built or not in use says so in every version: ACLs, quotas, SCRAM, SASL, transactions, reassignments."""
 
 import pytest
 from wire_client import with_client
@@ -19,6 +19,7 @@ from kafka_api.protocol.messages import (
     ListTransactionsRequest,
     SaslHandshakeRequest,
 )
+from tests.feature_levels import LIVING
 
 
 async def in_every_version(client, key, request):
@@ -100,7 +101,7 @@ def test_a_client_that_wants_to_authenticate_is_told_that_it_cannot(tmp_path):
     with_client(tmp_path, test)
 
 
-def test_there_are_no_transactions(tmp_path):
+def test_there_are_no_transactions_where_the_cluster_uses_none(tmp_path):
     async def test(_, client):
         request = DescribeTransactionsRequest(transactional_ids=["x", ""])
         (answer,) = await in_every_version(client, ApiKey.DESCRIBE_TRANSACTIONS, request)
@@ -115,7 +116,7 @@ def test_there_are_no_transactions(tmp_path):
             told = (answer.error_code, answer.unknown_state_filters, answer.transaction_states)
             assert told == (0, ["Lost"], [])
 
-    with_client(tmp_path, test)
+    with_client(tmp_path, test, founded=LIVING)
 
 
 @pytest.mark.parametrize("names", [None, ["t", "unknown"]])

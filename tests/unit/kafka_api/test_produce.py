@@ -7,6 +7,7 @@ from wire_client import PRODUCE, broker_in, fetch_request, produce_request
 
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.model.record_batches import CONTROL, GZIP, TRANSACTIONAL, ZSTD, build_batch
 
@@ -120,9 +121,9 @@ def test_other_acks_than_all_none_and_one_are_refused(tmp_path, acks):
     run(test)
 
 
-def test_a_transactional_producer_is_refused(tmp_path):
+def test_a_transactional_producer_is_refused_where_the_cluster_uses_no_transactions(tmp_path):
     async def test():
-        async with broker_in(tmp_path) as broker:
+        async with broker_in(tmp_path, founded=LIVING) as broker:
             client = await broker.client()
             await client.create_topic("t")
             result = await client.produce("t", transactional_id="tx")

@@ -11,7 +11,6 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.message_classes import Message
 from kafka_api.protocol.messages import ApiVersionsRequest, InitProducerIdRequest, ProduceRequest
 from kafka_api.protocol.schema.message_schema import Direction, schema_of
-from model.features import UNSTABLE
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.kafka_api.groups.group_calls import QUICK as QUICK_GROUPS
 from tests.unit.kafka_api.groups.group_calls import Groups
@@ -146,7 +145,7 @@ def test_random_requests_of_every_version_meet_no_internal_error(tmp_path, caplo
     async def test():
         served, schema = (SERVED | OF_TRANSACTIONS)[key], schema_of(key, Direction.REQUEST)
         rng = random.Random(key)
-        options = {"features": UNSTABLE, "transactions": QUICK, "groups": QUICK_GROUPS} if has_transactions else {}
+        options = {"transactions": QUICK, "groups": QUICK_GROUPS} if has_transactions else {}
         async with broker_in(tmp_path, **options) as broker:
             client = await broker.client()
             topic_id = await client.create_topic("t", 2)

@@ -5,7 +5,13 @@ import struct
 import pytest
 from wire_client import broker_in, fetch_request, produce_request
 
-from kafka_api.handlers.registry import ADVERTISED, API_VERSIONS_RANGE, SERVED
+from kafka_api.handlers.registry import (
+    ADVERTISED,
+    ADVERTISED_WITH_TRANSACTIONS,
+    API_VERSIONS_RANGE,
+    OF_TRANSACTIONS,
+    SERVED,
+)
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.codec import decode_response
 from kafka_api.protocol.messages import (
@@ -30,6 +36,7 @@ from kafka_api.protocol.messages import (
     OffsetForLeaderEpochRequest,
     UpdateFeaturesRequest,
 )
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run
 from tests.unit.model.record_batches import build_batch
 
@@ -160,10 +167,12 @@ def test_every_served_version_answers_without_an_error(tmp_path, key):
     run(test)
 
 
-@pytest.mark.parametrize("key", [*sorted(SERVED), 24, 36, 999, -1])
+@pytest.mark.parametrize("key", [*sorted(SERVED), *sorted(OF_TRANSACTIONS), 36, 999, -1])
 def test_a_version_or_key_that_is_not_served_ends_the_connection_and_no_other(tmp_path, key):
+    """Keys of transactions are not served where the cluster uses none; test_coordinated_transactions has their versions."""
+
     async def test():
-        async with broker_in(tmp_path) as broker:
+        async with broker_in(tmp_path, features=LIVING) as broker:
             other = await broker.client()
             served = SERVED.get(key)
             for version in (-1, 0, 99) if served is None else (-1, served.first_version - 1, served.last_version + 1):
@@ -175,17 +184,21 @@ def test_a_version_or_key_that_is_not_served_ends_the_connection_and_no_other(tm
     run(test)
 
 
+@pytest.mark.parametrize("features", [None, LIVING], ids=["new cluster", "without transactions"])
 @pytest.mark.parametrize("version", range(API_VERSIONS_RANGE[0], API_VERSIONS_RANGE[1] + 1))
-def test_what_is_advertised_is_what_is_served(tmp_path, version):
+def test_what_is_advertised_is_what_is_served(tmp_path, version, features):
+    has_transactions = features is None
+
     async def test():
-        async with broker_in(tmp_path) as broker:
+        async with broker_in(tmp_path, features=features) as broker:
             client = await broker.client()
             response = await client.call(ApiKey.API_VERSIONS, version, _request(ApiKey.API_VERSIONS, version, None))
             told = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
-            assert told == ADVERTISED
+            assert told == (ADVERTISED_WITH_TRANSACTIONS if has_transactions else ADVERTISED)
             # librdkafka before 2.11.1 compresses for a broker only if it advertises Produce from 0 on.
             assert told.pop(ApiKey.PRODUCE) == (0, 13)
-            assert told == {key: span for key, span in RANGES.items() if key != ApiKey.PRODUCE}
+            of_transactions = {key: each[1:3] for key, each in OF_TRANSACTIONS.items()} if has_transactions else {}
+            assert told == {key: span for key, span in RANGES.items() if key != ApiKey.PRODUCE} | of_transactions
 
     run(test)
 
@@ -201,7 +214,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_the_oldest_format(tmp
             correlation_id, response = decode_response(ApiKey.API_VERSIONS, 0, await client.receive_frame())
             assert correlation_id == 77
             assert response.error_code == 35
-            assert {each.api_key for each in response.api_keys} == set(ADVERTISED)
+            assert {each.api_key for each in response.api_keys} == set(ADVERTISED_WITH_TRANSACTIONS)
             # The connection goes on with a version both know.
             assert (await client.call(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())).error_code == 0
 

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.events import EventKind
 from cluster.founding_words import FOUND
-from model.features import KNOWN, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
+from model.features import MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from model.ids import NodeId
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.raftka.admin_ports import ports_of
@@ -187,11 +187,10 @@ DOWNGRADE = "/v1/features/downgrade"
 
 
 def test_a_feature_is_lowered_and_a_dry_run_lowers_nothing(tmp_path):
-    offered = {name: KNOWN[name] for name in (MEMBERSHIP, TRANSACTION_VERSION)}
     lower, levels = {TRANSACTION_VERSION: 1}, {MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (2, 2)}
 
     async def test():
-        async with ports_of(Cluster(tmp_path, 3, features=offered)) as ports:
+        async with ports_of(Cluster(tmp_path, 3)) as ports:
             assert await _levels(ports) == levels
             for document, status, says in [
                 ({}, 400, "levels"),

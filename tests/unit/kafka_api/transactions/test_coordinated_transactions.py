@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from transaction_calls import QUICK, Producer, found, kept_of, markers, readable, with_transactions
 
+from cluster.admin_messages import UpdateFeatureRequest
 from cluster.groups.offsets_topic import OFFSETS_TOPIC
 from cluster.state_bounds import StateOptions
 from cluster.transactions.records import StoredTransaction, TransactionState
@@ -21,6 +22,7 @@ from kafka_api.transactions.held_transaction import WriteFailure
 from kafka_api.transactions.transaction_steps import GIVEN_EPOCH_MAX
 from model.control_batch import MarkerType
 from model.features import TRANSACTION_VERSION
+from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run, until
 from tests.unit.kafka_api.groups.group_calls import Groups
 from tests.unit.kafka_api.wire_client import broker_in, stuck_disk
@@ -511,7 +513,7 @@ async def test_a_version_that_is_not_served_ends_the_connection(broker, producer
 
 def test_transactions_are_refused_until_the_cluster_uses_them(tmp_path):
     async def test():
-        async with broker_in(tmp_path, transactions=QUICK) as broker:
+        async with broker_in(tmp_path, transactions=QUICK, founded=LIVING) as broker:
             client = await broker.client()
             await client.create_topic("t")
             producer = Producer(client)
@@ -520,10 +522,7 @@ def test_transactions_are_refused_until_the_cluster_uses_them(tmp_path):
             assert (await producer.init_once()).error_code == refused
             assert await producer.send() is refused
             assert broker.node.controller.topics.get(TRANSACTIONS_TOPIC) is None
-            # As when raft0 applies the command that raises the level.
-            features = broker.node.controller.features
-            features.replace(features.all() | {TRANSACTION_VERSION: 2}, features.epoch + 1)
-            features.tell()
+            await broker.node.admin.update_feature(UpdateFeatureRequest(TRANSACTION_VERSION, 2, False, 10.0, False))
             await (await found(producer)).init()
             assert await producer.send() is ErrorCode.NONE
             assert await producer.end() is ErrorCode.NONE

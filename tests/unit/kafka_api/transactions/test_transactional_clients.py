@@ -8,6 +8,10 @@ import pytest
 from transaction_calls import markers, readable, with_transactions
 
 from model.control_batch import MarkerType
+from tests.feature_levels import LIVING
+from tests.process.command_line import raftka
+from tests.unit.cluster.cluster_nodes import run
+from tests.unit.kafka_api.wire_client import broker_in
 
 SECONDS = 20
 
@@ -78,3 +82,42 @@ async def test_aiokafka_commits_and_aborts(broker, producer):
             await asyncio.sleep(0.01)
     kinds = [MarkerType.COMMIT, MarkerType.ABORT, MarkerType.COMMIT]
     assert [kind for kind, _ in await markers(producer.client)] == kinds
+
+
+# -- clusters that use no transactions ----------------------------------------------------------------------------
+
+
+def test_librdkafka_is_told_at_once_where_the_cluster_uses_no_transactions(tmp_path):
+    refusals = (
+        confluent_kafka.KafkaError._UNSUPPORTED_FEATURE,
+        confluent_kafka.KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+
+    async def test():
+        async with broker_in(tmp_path, founded=LIVING) as broker:
+            with pytest.raises(confluent_kafka.KafkaException) as refused:
+                await asyncio.to_thread(begun, broker)
+            assert refused.value.args[0].code() in refusals, refused.value
+
+    run(test, seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("features", "says"),
+    [
+        (None, "(transaction.version is at level 0): `raftka cluster features upgrade transaction.version=2` turns"),
+        (LIVING, "this cluster has no transactions: its brokers do not offer the feature transaction.version"),
+    ],
+    ids=["not raised", "not offered"],
+)
+def test_the_command_line_names_what_a_cluster_lacks_for_transactions(tmp_path, features, says):
+    async def test():
+        async with broker_in(tmp_path, founded=LIVING, features=features) as broker:
+            client = await broker.client()
+            await client.create_topic("orders")
+            words = ("produce", "orders", "--transactional", "--brokers", f"127.0.0.1:{broker.port}")
+            done = await asyncio.to_thread(raftka, *words, stdin="one\n", code=1)
+            assert says in done.stderr
+            assert broker.partition("orders").end_offset == 0
+
+    run(test, seconds=60)
