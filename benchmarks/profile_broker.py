@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import TOPIC, BenchCluster, eventually
-from benchmarks.compare.transactional import RAFTKA_OPTIONS, RECORDS, STATE_TOPIC
+from benchmarks.compare.transactional import RECORDS, STATE_TOPIC
 from benchmarks.load import CountingProducer, latencies
 from benchmarks.machine import check_disk
 from benchmarks.profiled_process import BEGIN, END
@@ -39,7 +39,7 @@ _RECORDS = 3000
 _SECONDS, _SETTLE_SECONDS = 10.0, 2.0
 _PRODUCERS = 8
 # One partition: one broker coordinates all transactions.
-_OPTIONS = {"transactions": {**RAFTKA_OPTIONS, "transaction.state.log.num.partitions": "1"}}
+_OPTIONS = {"transactions": {"transaction.state.log.num.partitions": "1"}}
 _TOP = 25
 
 

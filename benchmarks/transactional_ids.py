@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, eventually, running_cluster
-from benchmarks.compare.transactional import RAFTKA_OPTIONS, STATE_TOPIC
+from benchmarks.compare.transactional import STATE_TOPIC
 from benchmarks.compare.verdict import Target, row
 from benchmarks.plan import Plan
 from benchmarks.wire.connection import WireConnection
@@ -33,7 +33,7 @@ _SERVED_SECONDS = 60.0
 _POLL_SECONDS = 0.002
 # What the log of a new coordinator says when it has looked at all ids.
 _LOADED = re.compile(rb"^(\S+)Z .*coordinator of \d+ transactional ids", re.MULTILINE)
-_OPTIONS = {**RAFTKA_OPTIONS, "transaction.state.log.num.partitions": "1"}
+_OPTIONS = {"transaction.state.log.num.partitions": "1"}
 
 
 def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from benchmarks.wire.transactor import TV1, TV2
 from raftka.kafka.configs import Owner, alter_configs
 
 RECORDS = 100
-# A cluster of this version has transactions only with it.
-RAFTKA_OPTIONS = {"unstable.feature.versions.enable": "true"}
 KAFKA_DURABLE = "kafka, flush.messages=1"
 STATE_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 _FLUSH_EACH = {"flush.messages": "1"}
@@ -21,7 +19,7 @@ _FLUSH_EACH = {"flush.messages": "1"}
 
 def transactional_rivals(data_dir: Path, plan: Plan) -> AbstractContextManager[Rivals]:
     """Start both clusters, and load one after the other with transactions as long as the plan says."""
-    return rivals(data_dir, plan, RAFTKA_OPTIONS, _warm_up)
+    return rivals(data_dir, plan, warm=_warm_up)
 
 
 def contenders(found: Rivals) -> list[Contender]:

@@ -62,13 +62,13 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
 def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     """Three brokers that have transactions, and that some tests kill and start again."""
     maker = ClusterMaker(tmp_path_factory.mktemp("transactional"))
-    offered = {"unstable.feature.versions.enable": True, "group.initial.rebalance.delay.ms": 0}
-    partitions = {
+    options = {
+        "group.initial.rebalance.delay.ms": 0,
         "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
         "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
     }
     try:
-        cluster = maker(3, **offered, **partitions)
+        cluster = maker(3, **options)
         cluster.start()
         yield cluster
     finally:

@@ -77,8 +77,7 @@ def test_each_input_has_one_output_though_an_instance_dies_and_comes_back(
 @pytest.mark.long
 @pytest.mark.parametrize("name", _each(list(PROGRAMS)))
 def test_each_input_has_one_output_though_raftka_dev_kills_any_broker(name: str, tmp_path: Path) -> None:
-    options = {"unstable.feature.versions.enable": "true"}
-    dev = start_detached(tmp_path / "dev", 3, **options)
+    dev = start_detached(tmp_path / "dev", 3)
     try:
         for topic in ("orders", "receipts"):
             dev.client("topic", "create", topic, "-p", str(PARTITIONS))

@@ -113,7 +113,7 @@ def test_every_committed_transaction_is_there_once_though_its_coordinator_is_kil
 def test_row_r1_records_offsets_and_transactions_survive_the_leader_of_each_group(make_cluster: ClusterMaker) -> None:
     """1,000 records, a committed offset, a committed transaction, and one that is open while its brokers die."""
     options = {"transaction.state.log.num.partitions": 1, "offsets.topic.num.partitions": 1}
-    cluster = make_cluster(3, **options, **{"unstable.feature.versions.enable": True})
+    cluster = make_cluster(3, **options)
     cluster.start()
     create_topic(cluster, "t", 2)
     plain = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "logger": quiet_logger()})
