@@ -13,6 +13,7 @@ from cluster.transactions.marker_writer import PARTITIONS_MAX, EndingTransaction
 from cluster.transactions.markers import DecidedTransaction
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.transactions.coordinator import TransactionCoordinator
 from model.control_batch import NO_PREPARE, MarkerType, Prepare
 from model.ids import NO_INDEX, ConsistencyLevel
 from raft.replicate_item import ReplicateItem
@@ -217,16 +218,18 @@ def test_transactions_are_flushed_though_other_data_of_the_topic_is_not(tmp_path
 
 
 @pytest.mark.parametrize("says", [Admission.YES, Admission.NOT_IN_TRANSACTION])
-def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, says):
+def test_a_partitions_leader_asks_the_coordinator_over_the_link(tmp_path, monkeypatch, says):
+    asked, coordinators = [], []
+
+    async def answer(coordinator, request):
+        asked.append(request)
+        return AddToTransactionReply([says])
+
+    monkeypatch.setattr(TransactionCoordinator, "answer_leader", answer)
+    monkeypatch.setattr(TransactionCoordinator, "find_node", lambda *_: coordinators[0])
+
     async def test(brokers):
-        asked = []
-
-        async def answer(request):
-            asked.append(request)
-            return AddToTransactionReply([says])
-
-        for node in brokers.cluster.nodes.values():
-            node.admissions.serve(lambda transactional_id: brokers.other, answer)
+        coordinators.append(brokers.other)
         request = produce_request("t", batch(0), transactional_id="sink")
         response = await brokers.clients[brokers.leader].call(ApiKey.PRODUCE, PRODUCE, request)
         code = response.responses[0].partition_responses[0].error_code

@@ -15,7 +15,7 @@ from kafka_api.protocol.messages import (
     ListPartitionReassignmentsRequest,
     MetadataRequest,
 )
-from model.features import MEMBERSHIP
+from model.features import told_features
 from raftka.kafka.one_broker import ask
 from raftka.kafka.wire.reassignment_requests import Reassignment, Reassignments, list_reassignments
 from tests.unit.cluster.cluster_nodes import run, until
@@ -72,7 +72,7 @@ async def described(client, number=0):
 
 async def second_broker(broker):
     """A broker that is known and never there."""
-    record = BrokerRecord(2, "b" * 32, "127.0.0.1", 1, "r", 1, "a", 2, {MEMBERSHIP: 1})
+    record = BrokerRecord(2, "b" * 32, "127.0.0.1", 1, "r", 1, "a", 2, told_features())
     deadline = asyncio.get_running_loop().time() + 5
     await broker.node.controller.propose(AdmitBroker(2, "b" * 32, "r", 1), deadline)
     await broker.node.controller.propose(RegisterBroker(record), deadline)
