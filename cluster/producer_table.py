@@ -5,7 +5,8 @@
 
 The table is bounded: of more than `producers_max` the one that has been silent longest is forgotten, and who has been
 silent for `expiration_ms` is forgotten when somebody else writes, a hundred at a time. Who has a transaction open is
-never forgotten.
+never forgotten, and who has ended one not for an hour: the newest decision on it must be known for as long as a late
+copy of the marker may come.
 
 State bytes: format version u8, then msgpack of `_Saved`. They lie in checksummed files only. Format 1 is what versions
 without transactions write, and so does this one until a marker or a transactional batch is in the log. Format 2 adds
@@ -48,6 +49,9 @@ _NO_COORDINATOR = -1
 _PRODUCER_BYTES_MAX = 334
 _HEADER_BYTES_MAX = 16
 
+# How long a producer with a marker is kept, unless there are too many.
+_MARKED_KEPT_MS = 3600 * 1000
+
 # About half a millisecond's work.
 _PRODUCERS_PER_STEP = 50
 _SILENT_PER_STEP = 100
@@ -59,7 +63,7 @@ class ProducerOptions:
 
     Attributes:
         expiration_ms: A producer that has committed nothing for so long, in time that this process has lived, may be
-            forgotten.
+            forgotten; one whose transactions have ended is kept for an hour at least, and those behind it with it.
         producers_max: Producers remembered: as many as a snapshot can hold, whatever their numbers are.
     """
 
@@ -173,9 +177,14 @@ class Producer:
             self.coordinator_epoch = mark.coordinator_epoch
 
     @property
+    def has_marker(self) -> bool:
+        """Whether a transaction of it has ended."""
+        return self.coordinator_epoch != _NO_COORDINATOR
+
+    @property
     def is_plain(self) -> bool:
         """Whether format 1 of the state bytes can hold it: no marker and nothing without sequence numbers was here."""
-        return bool(self.batches) and self.coordinator_epoch == _NO_COORDINATOR
+        return bool(self.batches) and not self.has_marker
 
     def encode(self, producer_id: int) -> bytes:
         """Return its part of the state bytes."""
@@ -284,11 +293,11 @@ class ProducerTable:
         Args:
             is_open: Whether a producer has a transaction open, or one whose marker is not committed.
         """
-        oldest_kept, looked_at = now_ms - self._options.expiration_ms, 0
+        looked_at = 0
         while self._producers:
             producer_id = next(iter(self._producers))
             producer = self._producers[producer_id]
-            is_silent = producer.used_ms <= oldest_kept
+            is_silent = producer.used_ms + self._kept_ms(producer) <= now_ms
             if len(self) <= self._options.producers_max and (not is_silent or looked_at >= _SILENT_PER_STEP):
                 break
             looked_at += 1
@@ -299,6 +308,10 @@ class ProducerTable:
             if not is_silent:
                 self._count_eviction()
             self._forgotten = max(self._forgotten, producer_id)
+
+    def _kept_ms(self, producer: Producer) -> int:
+        expiration_ms = self._options.expiration_ms
+        return max(expiration_ms, _MARKED_KEPT_MS) if producer.has_marker else expiration_ms
 
     def take_back(self, now_ms: int) -> None:
         """What is open has changed without an entry, by a truncation: those that stayed for it count as just heard."""

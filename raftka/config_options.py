@@ -447,8 +447,8 @@ OPTIONS: tuple[Option, ...] = (
     _milliseconds(
         "producer.id.expiration.ms",
         24 * 60 * _MINUTE_MS,
-        "A partition may forget an idempotent producer that has written nothing to it for this long. Only"
-        " time in which the broker runs counts.",
+        "A partition may forget an idempotent producer that has written nothing to it for this long, and a"
+        " transactional one after an hour at least. Only time in which the broker runs counts.",
         1_000,
         2**62,
         is_dynamic=True,

@@ -341,6 +341,22 @@ def test_of_many_silent_producers_a_hundred_are_forgotten_with_each_commit():
     assert left == [151, 52, 3]
 
 
+def test_a_producer_whose_transaction_has_ended_is_known_for_an_hour_however_short_the_expiration_is():
+    log = Log(expiration_ms=1000)
+    first = log.open(1)
+    log.append(marker(1, first, epoch=1))
+    log.append(new_batch(2, 0))
+    log.commit()
+    log.now_ms += 3600 * 1000 - 1
+    log.append(new_batch(3, 0))
+    log.commit()
+    assert log.state.known_ids() == [1, 2, 3]
+    log.now_ms += 1
+    log.append(new_batch(4, 0))
+    log.commit()
+    assert log.state.known_ids() == [3, 4]
+
+
 def test_a_producer_whose_marker_is_not_committed_is_not_forgotten():
     log = Log(producers_max=1)
     first = log.open(1)
