@@ -15,6 +15,7 @@ from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.living_probes import SOMETIMES_LIVING
 from tests.simulation.world.nemesis import KINDS, KINDS_OF_LARGE_CLUSTERS
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
+from tests.simulation.world.transaction_probes import SELDOM_TRANSACTIONAL, SOMETIMES_TRANSACTIONAL
 
 # Sizes of clusters, and of the groups in them.
 _VOTERS = [(3, 1), (3, 3), (5, 1), (5, 3), (5, 5), (7, 1), (7, 3), (7, 5), (7, 7)]
@@ -142,6 +143,8 @@ SOMETIMES = (
     "group lags with unknown ends",
     "group lags of another coordinator",
     *SOMETIMES_LIVING,
+    *SOMETIMES_TRANSACTIONAL,
+    *SELDOM_TRANSACTIONAL,
 )
 
 
