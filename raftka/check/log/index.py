@@ -247,25 +247,36 @@ class LogIndex:
     def due_before(self, records: Numbers) -> Numbers:
         """Return for each of these records which of `offsets` a reader of it must have got last before it; -1: none.
 
-        At read_committed, an offset is not due if only transactions lie there that are not known to be committed.
+        With transactions, an offset is not due if power took all that lay there: a marker may have it since. At
+        read_committed, one is not due either if only transactions lie there that are not known to be committed.
         """
         before: Numbers = self.position[records] - 1
         if self.transactions is None:
             return before
-        is_committed = self.transactions.is_committed_poll[self.history.records.poll[records]]
-        found = np.flatnonzero(is_committed & (before >= 0))
-        before[found] = self._last_due[before[found]]
+        found = np.flatnonzero(before >= 0)
+        is_committed = self.transactions.is_committed_poll[self.history.records.poll[records[found]]]
+        at = before[found]
+        before[found] = np.where(is_committed, self._last_committed[at], self._last_kept[at])
         return before
 
     @cached_property
-    def _last_due(self) -> Numbers:
+    def _last_kept(self) -> Numbers:
+        """For each of `offsets` the last one up to it at which something lies that power has not taken; -1: none."""
+        return self._last_of(self.stays)
+
+    @cached_property
+    def _last_committed(self) -> Numbers:
         """For each of `offsets` the last one up to it that read_committed must return; -1: there is none."""
         assert self.transactions is not None, "only transactions hide records"
-        known = self.send_of != UNKNOWN
-        is_hidden = np.zeros(len(self.send_of), np.bool_)
-        is_hidden[known] = self.transactions.is_hidden[self.send_of[known]]
+        is_shown = self.stays.copy()
+        known = np.flatnonzero(self.send_of != UNKNOWN)
+        is_shown[known] &= ~self.transactions.is_hidden[self.send_of[known]]
+        return self._last_of(is_shown)
+
+    def _last_of(self, records: Flags) -> Numbers:
+        """Return for each of `offsets` the last one up to it that has one of these records, or a claim; -1: none."""
         is_due = np.zeros(len(self.offsets), np.bool_)
-        is_due[self.position[~is_hidden]] = True
+        is_due[self.position[records]] = True
         is_due[self.claim_position] = True
         return np.maximum.accumulate(np.where(is_due, np.arange(len(is_due)), UNKNOWN))
 

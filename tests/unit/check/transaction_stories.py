@@ -95,6 +95,13 @@ def committed_offset(offset: int) -> Told:
     return told.final((0, "o")).final(X, Y, tp="in-0")
 
 
+def taken(fault: str, **read: Any) -> Told:
+    """Power took a record of acks=1 that was read; what its offset has since is a marker."""
+    told = Told().send("a", 0).send("b", 1, acks="1").poll(A, B).fault(fault)
+    told.begin("T").send("c", 2, txn="T").commit("T")
+    return told.poll(A, C, proc=7, **read).final(A, C)
+
+
 # (what is found and nothing else, history that shows it, the closest legal one)
 LOG_PAIRS: list[tuple[set[str], Told, Told]] = [
     ({"aborted-read"}, one().abort("T").read(A).final(), one().abort("T").poll(A).final()),
@@ -166,6 +173,8 @@ LOG_PAIRS: list[tuple[set[str], Told, Told]] = [
         amid("abort").poll(A, B, C).poll(A, C, proc=7).final(A, C),
         amid("abort").poll(A, B, C).poll(A, B, C, proc=7).final(A, C),
     ),
+    ({"int-poll-skip", "lost-read"}, taken("nemesis kill"), taken("power loss")),
+    ({"int-poll-skip", "lost-read"}, taken("nemesis kill", iso=COMMITTED), taken("power loss", iso=COMMITTED)),
     ({"circular-read"}, circle(), circle("t-2")),
     ({"circular-read"}, polled_circle(), polled_circle("V")),
     ({"doubled-input"}, worked(0, 1, 1), worked(0, 1)),
