@@ -136,7 +136,7 @@ class DirectoryStamp:
                     continue
                 except OSError as error:
                     _logger.warning(
-                        "%s cannot be marked as format %d, again in %g s; membership stays as it is until then: %s",
+                        "%s cannot be marked as format %d, again in %g s; no level is raised until then: %s",
                         *(self._path, record.format_version, _RETRY_PAUSE, reason_of(error)),
                     )
                 except KvStoreError as error:
@@ -165,7 +165,7 @@ class DirectoryStamp:
 
     def _remind(self) -> None:
         _logger.warning(
-            "the disk has not marked %s as format %d for %g s; membership stays as it is until then",
+            "the disk has not marked %s as format %d for %g s; no level is raised until then",
             *(self._path, with_levels(self._record, self._wanted).format_version, _REMIND_INTERVAL),
         )
 

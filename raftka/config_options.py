@@ -553,8 +553,8 @@ OPTIONS: tuple[Option, ...] = (
         key="unstable.feature.versions.enable",
         kind="bool",
         default=False,
-        doc="Offer levels of features that are still being built, for tests; this version has none. A level is never"
-        " lowered, and a later version may not read what was written at it.",
+        doc="Offer levels of features that are still being built, for tests; this version has none. A later version"
+        " may not read what was written at such a level.",
     ),
     Option(
         key="log.level",

@@ -1,7 +1,7 @@
 """Clusters for all clients, and each client once; what a client sends is recorded for `python -m tests.clients.sent`.
 
-Most tasks are done at `cluster`. At `living` partitions can be moved, too. `transactional` has transactions, which no
-version offers by default: what needs them is no task of `python -m tests.clients.sent`.
+Most tasks are done at `cluster`. At `living` partitions can be moved, too. `transactional` is for transactions, whose
+tests kill brokers: they are no tasks of `python -m tests.clients.sent`.
 """
 
 from collections.abc import Iterator

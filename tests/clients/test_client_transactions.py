@@ -1,6 +1,6 @@
 """Transactions of every client that has them: what readers see, offsets in transactions, and fenced producers.
 
-They are no tasks of `python -m tests.clients.sent`, because no version offers transactions by default.
+They are no tasks of `python -m tests.clients.sent`: they need a cluster of their own.
 """
 
 from collections.abc import Callable, Iterator
