@@ -1,0 +1,87 @@
+"""Spark's Kafka source at read_committed: committed records once, nothing aborted, nothing beyond the last stable offset.
+
+A batch may end with a marker, which Spark counts as an offset and never gets; streams go on behind it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from tests.pipeline.pipelines import new_topic
+from tests.process.acked_log import quiet_logger
+from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+
+
+def transactional(cluster: BrokerCluster, name: str) -> Producer:
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "transactional.id": name,
+            "transaction.timeout.ms": 600_000,
+            "logger": quiet_logger(),
+        }
+    )
+    producer.init_transactions(DEADLINE_SECONDS)
+    return producer
+
+
+def begin(producer: Producer, topic: str, numbers: range) -> None:
+    producer.begin_transaction()
+    for number in numbers:
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(DEADLINE_SECONDS) == 0
+
+
+def read(spark: Any, cluster: BrokerCluster, topic: str, **options: str) -> list[int]:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap).option("subscribe", topic)
+    return sorted(int(row.value) for row in reader.options(**options).load().select("value").collect())
+
+
+def test_spark_reads_what_is_committed_and_goes_on_behind_markers(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path
+) -> None:
+    topic = new_topic(cluster, "orders")
+    producer, late = transactional(cluster, topic), transactional(cluster, f"{topic}-late")
+    begin(producer, topic, range(100))
+    producer.commit_transaction(DEADLINE_SECONDS)
+    begin(producer, topic, range(100, 150))
+    producer.abort_transaction(DEADLINE_SECONDS)
+    begin(producer, topic, range(150, 200))
+    producer.commit_transaction(DEADLINE_SECONDS)
+    begin(late, topic, range(200, 210))
+    begin(producer, topic, range(210, 220))
+    producer.commit_transaction(DEADLINE_SECONDS)
+    stable = [*range(100), *range(150, 200)]
+    assert read(spark, cluster, topic, **COMMITTED) == stable
+    assert read(spark, cluster, topic) == list(range(220))
+
+    found: list[int] = []
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
+    reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").options(**COMMITTED)
+
+    def take(frame: Any, _: int) -> None:
+        found.extend(int(row.value) for row in frame.select("value").collect())
+
+    def read_on() -> list[int]:
+        found.clear()
+        stream = reader.option("maxOffsetsPerTrigger", 30).load().writeStream.foreachBatch(take)
+        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(DEADLINE_SECONDS)
+        finally:
+            query.stop()
+        return sorted(found)
+
+    assert read_on() == stable
+    assert read_on() == []
+    late.commit_transaction(DEADLINE_SECONDS)
+    assert read_on() == list(range(200, 220))
+    begin(producer, topic, range(220, 230))
+    producer.abort_transaction(DEADLINE_SECONDS)
+    assert read_on() == []
+    begin(producer, topic, range(230, 240))
+    producer.commit_transaction(DEADLINE_SECONDS)
+    assert read_on() == list(range(230, 240))
