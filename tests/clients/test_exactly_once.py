@@ -56,8 +56,10 @@ def test_each_input_has_one_output_though_leaders_and_coordinators_are_killed(
         ):
             victim = find()
             transactional[victim].kill()
-            pipeline.wait_more(50)
-            transactional.restart([victim])
+            try:
+                pipeline.wait_more(50)
+            finally:
+                transactional.restart([victim])
         check_each_input_has_one_output(pipeline, feeder, transactional.bootstrap)
 
 
