@@ -34,9 +34,8 @@ _logger = logging.getLogger("cluster")
 # A client has at most five requests in flight (max.in.flight.requests.per.connection), so it can ask for no more.
 BATCHES_KEPT = 5
 
-FORMAT_VERSION = 1
-# With transactions.
-FORMAT_VERSION_2 = 2
+FORMAT_WITHOUT_TRANSACTIONS = 1
+FORMAT_VERSION = 2
 
 # Half of the sequence numbers: with more, "long ago" and "far ahead" would be the same number.
 _KNOWN_MAX = 2**30
@@ -231,7 +230,7 @@ _decoder: msgspec.msgpack.Decoder[_Saved] = msgspec.msgpack.Decoder(_Saved)
 _producer_decoder: msgspec.msgpack.Decoder[_SavedProducer] = msgspec.msgpack.Decoder(_SavedProducer)
 
 # Of two or three elements, `_Saved`; and the shortest form of an array's length, which is that of the encoder.
-_SAVED_HEADERS = {FORMAT_VERSION: b"\x92", FORMAT_VERSION_2: b"\x93"}
+_SAVED_HEADERS = {FORMAT_WITHOUT_TRANSACTIONS: b"\x92", FORMAT_VERSION: b"\x93"}
 _ARRAY_HEADERS = ((15, 0x90, 1), (2**16 - 1, 0xDC << 16, 3), (2**32 - 1, 0xDD << 32, 5))
 
 
@@ -340,7 +339,7 @@ class ProducerTable:
         """
         producers = itertools.chain(self._producers.items(), self._set_aside.items())
         is_plain = not transactions and all(producer.is_plain for _, producer in producers)
-        version = FORMAT_VERSION if is_plain else FORMAT_VERSION_2
+        version = FORMAT_WITHOUT_TRANSACTIONS if is_plain else FORMAT_VERSION
         yield b"".join(
             [
                 bytes([version]),
@@ -371,7 +370,7 @@ class ProducerTable:
         if not state:
             return []
         if state[0] not in _SAVED_HEADERS:
-            raise CorruptLogError(f"producer state of format {state[0]}, this version reads up to {FORMAT_VERSION_2}")
+            raise CorruptLogError(f"producer state of format {state[0]}, this version reads up to {FORMAT_VERSION}")
         try:
             saved = _decoder.decode(memoryview(state)[1:])
             self._forgotten = saved.forgotten

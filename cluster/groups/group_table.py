@@ -28,9 +28,8 @@ from model.ids import NO_INDEX, Index
 from model.key_value_batch import KeyValue
 from storage.errors import CorruptLogError
 
-FORMAT_VERSION = 1
-# With transactions.
-FORMAT_VERSION_2 = 2
+FORMAT_WITHOUT_TRANSACTIONS = 1
+FORMAT_VERSION = 2
 
 _U32 = struct.Struct(">I")
 # Of format 2, behind the format: how many pending offsets, how many records.
@@ -133,10 +132,10 @@ class GroupTable:
         """
         assert producers is not None or not self.pending, "what is pending has a producer"
         if producers is None:
-            yield bytes([FORMAT_VERSION])
+            yield bytes([FORMAT_WITHOUT_TRANSACTIONS])
         else:
             counts = (len(self.pending), self.record_count - len(self.pending))
-            yield bytes([FORMAT_VERSION_2]) + _COUNTS.pack(*counts)
+            yield bytes([FORMAT_VERSION]) + _COUNTS.pack(*counts)
         parts: list[bytes] = []
         for part in self._parts():
             parts.append(part)
@@ -172,10 +171,10 @@ class GroupTable:
         """
         if not state:
             return b""
-        if state[0] not in (FORMAT_VERSION, FORMAT_VERSION_2):
-            raise CorruptLogError(f"{_WHAT} of format {state[0]}, this version reads up to {FORMAT_VERSION_2}")
+        if state[0] not in (FORMAT_WITHOUT_TRANSACTIONS, FORMAT_VERSION):
+            raise CorruptLogError(f"{_WHAT} of format {state[0]}, this version reads up to {FORMAT_VERSION}")
         position, pending, records = EMPTY_BYTES, 0, None
-        if state[0] == FORMAT_VERSION_2:
+        if state[0] == FORMAT_VERSION:
             counts, position = read_part(state, position, _COUNTS.size, _WHAT)
             pending, records = _COUNTS.unpack(counts)
         number = 0

@@ -150,7 +150,7 @@ def check_features(picture: Picture) -> Iterator[Finding]:
                 "features",
                 f"{name} is used at level {level}, and all brokers have level {highest}",
                 "if no broker shall return to its older version: raftka cluster features upgrade",
-                "an upgrade ends with that command: a level is never lowered",
+                "an upgrade ends with that command: no level rises by itself",
             )
 
 

@@ -1,7 +1,7 @@
-"""The runs of `make chaos`, one after the other: each takes MINUTES and a little more, all of them over two hours.
+"""The runs of `make chaos`, one after the other: each takes MINUTES and a little more, all of them over four hours.
 
-Every nemesis alone, two of them, all together, changes of members, one at acks=1, the registers, transactions, and a
-foreign cluster.
+Every nemesis alone, two of them, all together, changes of members, one at acks=1, the registers, and a foreign cluster.
+Then transactions, two hours of them: again every nemesis alone, some of them together, and all of them.
 """
 
 from typing import NamedTuple
@@ -28,7 +28,16 @@ RUNS = [
     MatrixRun("membership-and-kill", ("--nemesis", "membership,kill", "--brokers", "5", "--rate", "300")),
     MatrixRun("acks-1", ("--nemesis", "partition", "--acks", "1")),
     MatrixRun("register", ("--nemesis", "kill,pause,partition", "--workload", "register")),
-    MatrixRun("transactions", ("--nemesis", ",".join(_ALONE), "--workload", "txn")),
+    *(
+        MatrixRun(f"txn-{name}", ("--workload", "txn", "--nemesis", nemeses))
+        for name, nemeses in (
+            *((nemesis, nemesis) for nemesis in _ALONE),
+            ("kill-and-transfer", "kill,transfer"),
+            ("pause-and-partition", "pause,partition"),
+            ("disk-and-kill", "disk,kill"),
+            ("mixed", ",".join(_ALONE)),
+        )
+    ),
 ]
 NAMES = [*(run.name for run in RUNS), FOREIGN]
 

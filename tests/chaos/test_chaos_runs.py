@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from raftka.chaos.network_namespace import NetworkNamespaceError, own_network
-from raftka.chaos.schedule import Fault, Schedule
+from raftka.chaos.schedule import NEMESES, Fault, Schedule
 from tests.chaos import report
 from tests.chaos.matrix import RUNS, command_line
 from tests.process.broker_processes import ClusterMaker
@@ -111,6 +111,18 @@ def test_a_broker_whose_directory_vanishes_ends_and_is_back_with_it(tmp_path: Pa
 @pytest.mark.usefixtures("network")
 def test_brokers_with_few_descriptors_serve_on(tmp_path: Path):
     _one_fault(tmp_path, Fault(3.0, 7.0, "few-descriptors", "few-descriptors", "all"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+def test_members_change_while_brokers_are_killed_and_no_acknowledged_record_is_lost(tmp_path: Path):
+    out = tmp_path / "run"
+    options = ("--nemesis", "membership,kill", "--brokers", "5", "--rate", "200", "--minutes", "1", "--seed", "4")
+    summary = _summary(out, raftka("chaos", *options, "--out", str(out)))
+    assert summary["outcome"] == "valid"
+    assert (summary["undone"], summary["deaths"]) == ([], [])
+    assert summary["faults"].keys() & NEMESES["membership"].keys()
+    assert summary["faults"]["kill"] > 0
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def network() -> Iterator[NetworkNamespace]:
 def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
     network: NetworkNamespace, make_cluster: ClusterMaker
 ) -> None:
-    """Of ten moves, one has the partition's leader killed, one raft0's leader, two have old and new replicas parted.
+    """Of ten moves, one has the partition's leader killed, one raft0's leader, two have leader and new replica parted.
 
     The kills of leaders come while copies are throttled, so that these moves cannot have ended before. In two more moves
     the broker of a new replica is killed, while it receives what it lacks.
@@ -51,19 +51,20 @@ def test_fifty_random_moves_amid_kills_and_cut_links_lose_and_double_nothing(
             target = rng.sample(rng.choice(others), 3)
             new = min(set(target) - set(old))
             strike = STRIKES.get(number % 10, "")
+            # It is to send the new replica what the partition has.
+            leader = cluster.leader_of(TOPIC, 0)
             with throttled(cluster, TOPIC) if strike in HELD else nullcontext():
                 start_move(cluster, TOPIC, target)
                 killed = []
                 if strike == "leader":
-                    killed = [cluster.leader_of(TOPIC, 0)]
+                    killed = [leader]
                 elif strike == "raft0's leader":
                     killed = [controller(cluster)]
                 elif strike == "new replica":
                     killed = [new]
                 elif strike == "parted":
-                    one = cluster[rng.choice(old)].host
-                    network.cut(one, cluster[new].host)
-                    network.cut(cluster[new].host, one)
+                    network.cut(cluster[leader].host, cluster[new].host)
+                    network.cut(cluster[new].host, cluster[leader].host)
                 for node in killed:
                     cluster[node].kill()
                 if strike in HELD:

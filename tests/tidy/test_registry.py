@@ -1,11 +1,13 @@
 """Numbers that brokers of different versions must agree on: none is used twice, and the page tells all of them."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
 from enum import IntEnum
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from model.features import KNOWN, OFFERED, UNSTABLE
 from storage.entry import EntryKind
 
 ROOT = Path(__file__).parents[2]
+# FORMAT_VERSION, FORMAT_IN_ONE, _FIRST_FORMAT; no size or position of a format.
+_NAME_OF_FORMAT = re.compile(r"^_?(FORMAT_(?!.*(BYTES|POSITION))|\w+_FORMAT$)")
 SCRIPT = ROOT / "docs" / "registry.py"
 
 
@@ -94,6 +98,13 @@ def test_every_feature_is_offered_within_the_levels_that_are_known() -> None:
 def test_nothing_takes_a_number_that_is_reserved(registry) -> None:
     assert {method.number for method, _ in registry.methods()} & registry.RESERVED_METHODS.keys() == set()
     assert {int(kind) for kind in EntryKind} & registry.RESERVED_KINDS.keys() == set()
+
+
+def test_no_module_has_a_format_above_its_newest_one(registry) -> None:
+    for name, newest, _ in registry.formats():
+        module = import_module(name)
+        formats = {each: value for each, value in vars(module).items() if _NAME_OF_FORMAT.search(each)}
+        assert [each for each, value in formats.items() if value > newest] == []
 
 
 def test_no_tag_of_a_command_is_used_twice(registry) -> None:

@@ -7,10 +7,14 @@ _ROOT = Path(__file__).parents[3]
 
 
 def sources() -> str:
-    """Return the commit, with a plus sign if the sources differ from it; "without git" where there is none."""
+    """Return the commit, with a plus sign if the sources differ from it; "without git" where there is none.
+
+    Pages do not count: a campaign of several parts writes its own page after each.
+    """
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
-        return f"{commit}+" if _git("status", "--porcelain", "--untracked-files=no") else commit
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)docs")
+        return f"{commit}+" if changed else commit
     except (OSError, subprocess.SubprocessError):
         return "without git"
 

@@ -32,6 +32,10 @@ _SILENCE = 3.0
 _REQUEST_SECONDS = 7.0
 # What may be under way when something strikes, and is no change of one broker.
 UPGRADE = "an upgrade"
+STRUCK_CHANGES = (
+    *("a drain", "a join", "a decommission", "the loss of a disk", "the return of an old disk"),
+    UPGRADE,
+)
 
 
 class _OldDisk(NamedTuple):
@@ -284,7 +288,8 @@ class LivingBrokers:
             step()
 
     def strike_amid(self, rng: Random, node_id: int, kind: str) -> None:
-        """Let something strike soon, amid this kind of change: its broker, raft0's leader, or any broker."""
+        """Let something strike soon, amid this one of `STRUCK_CHANGES`: its broker, raft0's leader, or any broker."""
+        assert kind in STRUCK_CHANGES, kind
         strikes = rng.random() < self._strikes
         change = kind if kind == UPGRADE else "a change of brokers"
         who = rng.choice(["subject", "raft0's leader", "any"])

@@ -12,6 +12,7 @@ from storage.entry import EntryKind
 from tests.simulation.clients.history import History
 from tests.simulation.invariants.invariant import Invariant
 from tests.simulation.world.living import LIVING_KINDS
+from tests.simulation.world.living_brokers import STRUCK_CHANGES
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing, voter_sets_of
 
 SOMETIMES_LIVING = (
@@ -45,6 +46,7 @@ SOMETIMES_LIVING = (
         for change in ("a change of brokers", "an upgrade")
         for who in ("subject", "raft0's leader", "any")
     ),
+    *(f"amid {change}: {how}" for change in STRUCK_CHANGES for how in ("kill", "power loss")),
 )
 
 

@@ -6,7 +6,7 @@ from producer_batches import TIMESTAMP, new_batch, placed
 
 from cluster.producer_errors import DuplicateSequenceError, InvalidProducerEpochError, OutOfOrderSequenceError
 from cluster.producer_state import ProducerState
-from cluster.producer_table import BATCHES_KEPT, FORMAT_VERSION, FORMAT_VERSION_2, ProducerOptions
+from cluster.producer_table import BATCHES_KEPT, FORMAT_VERSION, FORMAT_WITHOUT_TRANSACTIONS, ProducerOptions
 from model.ids import Index
 from raft.replicate_item import NewEntry, ReplicateResult
 from storage.entry import EntryKind
@@ -315,10 +315,10 @@ def test_restoring_no_bytes_is_an_empty_table(log):
 @pytest.mark.parametrize(
     "state",
     [
-        bytes([FORMAT_VERSION_2 + 1]) + b"\x92\xff\x90",
-        bytes([FORMAT_VERSION]),
-        bytes([FORMAT_VERSION]) + b"\x92\xff\x91\x95",
-        bytes([FORMAT_VERSION]) + b"\x92\xff\x91\x94\x01\x00\x00\x90",
+        bytes([FORMAT_VERSION + 1]) + b"\x92\xff\x90",
+        bytes([FORMAT_WITHOUT_TRANSACTIONS]),
+        bytes([FORMAT_WITHOUT_TRANSACTIONS]) + b"\x92\xff\x91\x95",
+        bytes([FORMAT_WITHOUT_TRANSACTIONS]) + b"\x92\xff\x91\x94\x01\x00\x00\x90",
     ],
     ids=["another format", "nothing", "cut off", "a producer without batches"],
 )

@@ -11,7 +11,13 @@ from cluster.producer_errors import (
     TransactionStateError,
 )
 from cluster.producer_state import ProducerState
-from cluster.producer_table import FORMAT_VERSION, FORMAT_VERSION_2, PlacedMark, ProducerOptions, ProducerTable
+from cluster.producer_table import (
+    FORMAT_VERSION,
+    FORMAT_WITHOUT_TRANSACTIONS,
+    PlacedMark,
+    ProducerOptions,
+    ProducerTable,
+)
 from model.control_batch import NO_PREPARE, Prepare
 from model.ids import NO_INDEX, Index
 from model.record_batch import CONTROL_MASK, TRANSACTIONAL_MASK
@@ -392,23 +398,23 @@ def test_a_state_with_a_transaction_that_begins_above_its_index_is_corruption(lo
 def test_a_snapshot_is_in_format_1_as_long_as_nothing_transactional_is_there(log):
     log.append(new_batch(8, 0), new_batch(-1, -1))
     log.commit()
-    assert log.saved()[0] == FORMAT_VERSION
+    assert log.saved()[0] == FORMAT_WITHOUT_TRANSACTIONS
     log.open()
     # What is not committed is in no snapshot.
-    assert log.saved()[0] == FORMAT_VERSION
+    assert log.saved()[0] == FORMAT_WITHOUT_TRANSACTIONS
     log.commit()
-    assert log.saved()[0] == FORMAT_VERSION_2
+    assert log.saved()[0] == FORMAT_VERSION
 
 
 def test_a_snapshot_is_in_format_1_again_once_the_transactional_producers_are_forgotten(log):
     first = log.open()
     log.append(marker(PRODUCER, first))
     log.commit()
-    assert log.saved()[0] == FORMAT_VERSION_2
+    assert log.saved()[0] == FORMAT_VERSION
     log.now_ms += DAY
     log.append(new_batch(8, 0))
     log.commit()
-    assert log.saved()[0] == FORMAT_VERSION
+    assert log.saved()[0] == FORMAT_WITHOUT_TRANSACTIONS
 
 
 def test_a_snapshot_holds_what_is_open_as_of_its_entry(log):
