@@ -44,6 +44,8 @@ _AGAIN = {
     ErrorCode.CONCURRENT_TRANSACTIONS: _BUSY_SECONDS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _AWAY_SECONDS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _AWAY_SECONDS,
+    # What a partition's leader says if the coordinator did not admit the batch in time; producers' retry.backoff.ms.
+    ErrorCode.NOT_ENOUGH_REPLICAS: _AWAY_SECONDS,
 }
 # Fields of a batch's header that differ from one sending to the next: producer id, epoch, base sequence; the CRC.
 _PRODUCER, _PRODUCER_AT = struct.Struct(">qhi"), 43
