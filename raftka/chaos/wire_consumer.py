@@ -5,11 +5,11 @@ import random
 
 from raftka.chaos.history import History
 from raftka.chaos.load import Topics, stripped, tp_of
-from raftka.kafka.wire.client import Address, LostError, NotSentError, WireClient
+from raftka.kafka.wire.client import LostError, NotSentError, WireClient
 from raftka.kafka.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
 from raftka.kafka.wire.fields import AnswerError
 from raftka.kafka.wire.record_batches import Producer, read_records
-from raftka.kafka.wire.requests import EARLIEST, LATEST, Fetched, fetch, list_offsets
+from raftka.kafka.wire.requests import EARLIEST, LATEST, fetch, list_offsets
 
 _ROUND_SECONDS = 0.25
 _WAIT_MS = 10
@@ -17,6 +17,8 @@ _BYTES_MAX = 256 * 1024
 _ASK_SECONDS = 0.2
 # How likely a poll is to begin anew with the oldest record: what is on disk is to be read, not only what is in memory.
 _AGAIN = 1 / 2_000
+# How likely a poll is at read_committed: the last stable offset is judged of all, what is beyond it of these only.
+_COMMITTED = 0.5
 
 
 class WireConsumer:
@@ -82,11 +84,14 @@ class WireConsumer:
     async def _poll(self, topic: str, partition: int, *, final: bool) -> bool:
         position = self._positions[topic, partition]
         tp = tp_of(topic, partition)
-        line = self._history.begin("poll", self._process, tp=tp, recs=[], hw=None, epoch=-1, final=final)
+        is_committed = not final and self._rng.random() < _COMMITTED
+        isolation = "read_committed" if is_committed else "read_uncommitted"
+        line = self._history.begin("poll", self._process, tp=tp, recs=[], hw=None, epoch=-1, iso=isolation, final=final)
         try:
             _, address = await self._client.leader(topic, partition)
             epoch = self._client.epoch(topic, partition) if self._names_epochs else -1
-            told = await self._fetch(address, topic, partition, epoch, position)
+            asked = fetch(topic, partition, position, _WAIT_MS, _BYTES_MAX, epoch=epoch, is_committed=is_committed)
+            told = await self._client.call(address, asked)
             records = [each for each in read_records(told.batches) if each.offset >= position]
         except (NotSentError, LostError, AnswerError) as error:
             self._client.forget(topic, partition)
@@ -106,11 +111,9 @@ class WireConsumer:
             self.producers |= {(tp, each.offset): each.producer for each in records if each.producer is not None}
         recs = [(each.offset, stripped(each.value)) for each in records]
         high_watermark = told.high_watermark if told.high_watermark >= 0 else None
-        self._history.end(line, "ok", recs=recs, hw=high_watermark, epoch=epoch)
+        stable = {"lso": told.last_stable} if told.last_stable >= 0 else {}
+        self._history.end(line, "ok", recs=recs, hw=high_watermark, epoch=epoch, **stable)
         return True
-
-    async def _fetch(self, address: Address, topic: str, partition: int, epoch: int, position: int) -> Fetched:
-        return await self._client.call(address, fetch(topic, partition, position, _WAIT_MS, _BYTES_MAX, epoch=epoch))
 
 
 class LatestAsker:

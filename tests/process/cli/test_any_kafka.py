@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.needed_tools import needs_tools
+from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import eventually
 from tests.process.command_line import RAFTKA, SECONDS, raftka, read_until, started
 from tests.process.kcat import kcat, needs_kcat
@@ -399,6 +401,30 @@ def test_an_address_may_have_its_protocol_before_it(run: Run, bootstrap: str) ->
     found = json.loads(run("doctor", "cluster", "--brokers", given, "-f", "json").stdout)["findings"]
     assert [each["level"] for each in found if each["what"] == "brokers"] == ["ok"]
     assert run("cluster", "health", "--brokers", given).stdout.startswith("healthy\n")
+
+
+def test_transactions_are_written_listed_described_and_aborted(run: Run, bootstrap: str) -> None:
+    name = "txn-words"
+    run("topic", "create", name, "-p", "1")
+    run("produce", name, "--transactional-id", name, stdin="one\ntwo\n")
+    found = json.loads(run("txn", "describe", name, "-f", "json").stdout)
+    assert (found["state"], found["partitions"]) == ("CompleteCommit", [])
+    lasting = {"transactional.id": name, "transaction.timeout.ms": 600_000}
+    producer = Producer({"bootstrap.servers": bootstrap, "logger": quiet_logger(), **lasting})
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    producer.produce(name, "open")
+    assert producer.flush(SECONDS) == 0
+    listed = json.loads(run("txn", "list", "--state", "Ongoing", "-f", "json").stdout)
+    assert [each["transactional_id"] for each in listed] == [name]
+    assert run("txn", "describe", name).stdout.splitlines()[-1].split() == [name, "0"]
+    hanging = ("txn", "find-hanging", "-t", name, "--max-transaction-timeout", "0")
+    assert json.loads(run(*hanging, "-f", "json").stdout) == [], "its coordinator has it"
+    assert run("consume", name, "-e", "--read-committed").stdout == "one\ntwo\n"
+    assert run("consume", name, "-e").stdout == "one\ntwo\nopen\n"
+    producer.abort_transaction(SECONDS)
+    run("produce", name, stdin="three\n")
+    assert run("consume", name, "-e", "--read-committed").stdout == "one\ntwo\nthree\n"
 
 
 def test_a_shell_completes_topics_and_groups(run: Run) -> None:
