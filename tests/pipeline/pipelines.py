@@ -68,6 +68,16 @@ def write(bootstrap: str, topic: str, records: Iterable[Record]) -> None:
     assert failures == []
 
 
+def read_available(reader: Any, take: Callable[[Any, int], None], checkpoint: Path) -> None:
+    """Let a stream take what there is now, in batches, and end; a checkpoint tells where it goes on."""
+    stream = reader.load().writeStream.foreachBatch(take)
+    query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    try:
+        assert query.awaitTermination(DEADLINE_SECONDS)
+    finally:
+        query.stop()
+
+
 def read(bootstrap: str, topic: str, partitions: int = 1) -> list[Record]:
     """Return everything that a topic holds now, by partition and offset."""
     consumer = Consumer(

@@ -14,7 +14,7 @@ from raftka.pipeline.archive.verification import Wanted, verify
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.runner import StopRequest
 from raftka.pipeline.telemetry.settings import TELEMETRY_TOPIC
-from tests.pipeline.pipelines import Record, new_topic, read, run, write
+from tests.pipeline.pipelines import Record, new_topic, read, read_available, run, write
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
 from tests.process.kafka_topics import delete_topic
@@ -72,12 +72,7 @@ def test_a_stream_begins_at_timestamps_and_reads_in_as_many_tasks_as_asked_for(
         found.extend((row.partition, int(row.value)) for row in frame.select("partition", "value").collect())
 
     def read_on() -> None:
-        stream = reader.option("minPartitions", 8).load().writeStream.foreachBatch(take)
-        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(DEADLINE_SECONDS)
-        finally:
-            query.stop()
+        read_available(reader.option("minPartitions", 8), take, tmp_path / "checkpoint")
 
     read_on()
     assert sorted(found) == [(0, number) for number in range(40, 100)] + [(1, number) for number in range(45, 50)]

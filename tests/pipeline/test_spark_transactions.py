@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.pipeline.pipelines import new_topic
+from tests.pipeline.pipelines import new_topic, read_available
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster
 
@@ -67,12 +67,7 @@ def test_spark_reads_what_is_committed_and_goes_on_behind_markers(
 
     def read_on() -> list[int]:
         found.clear()
-        stream = reader.option("maxOffsetsPerTrigger", 30).load().writeStream.foreachBatch(take)
-        query = stream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        try:
-            assert query.awaitTermination(DEADLINE_SECONDS)
-        finally:
-            query.stop()
+        read_available(reader.option("maxOffsetsPerTrigger", 30), take, tmp_path / "checkpoint")
         return sorted(found)
 
     assert read_on() == stable
