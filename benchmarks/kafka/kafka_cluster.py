@@ -54,9 +54,12 @@ class KafkaCluster:
 
     name = "kafka"
 
-    def __init__(self, folder: Path, addresses: list[BrokerAddresses]) -> None:
+    def __init__(
+        self, folder: Path, addresses: list[BrokerAddresses], properties: Mapping[str, object] | None = None
+    ) -> None:
         self._folder = folder
         self._addresses = addresses
+        self._more_properties = dict(properties or {})
         self._children: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -176,6 +179,7 @@ class KafkaCluster:
             "controller.listener.names": "CONTROLLER",
             "log.dirs": self._folder / f"data-{node}",
             "log.segment.delete.delay.ms": 2000,
+            **self._more_properties,
         }
 
     def _properties_path(self, node: int) -> Path:
@@ -186,12 +190,17 @@ class KafkaCluster:
 
 
 @contextmanager
-def running_kafka(data_dir: Path, nodes: int = _NODES) -> Iterator[KafkaCluster]:
-    """Start brokers, three if nothing is said, in a new folder below `data_dir`; stop and remove them afterwards."""
+def running_kafka(
+    data_dir: Path, nodes: int = _NODES, properties: Mapping[str, object] | None = None
+) -> Iterator[KafkaCluster]:
+    """Start brokers, three if nothing is said, in a new folder below `data_dir`; stop and remove them afterwards.
+
+    `properties` are added to those of each broker.
+    """
     # Before the folder is made: the first time this downloads a hundred jars.
     class_path()
     folder = Path(tempfile.mkdtemp(prefix="kafka-", dir=data_dir.resolve()))
-    cluster = KafkaCluster(folder, choose_addresses(nodes, PortRequest(0, 0, 0)))
+    cluster = KafkaCluster(folder, choose_addresses(nodes, PortRequest(0, 0, 0)), properties)
     try:
         cluster.start()
         yield cluster
