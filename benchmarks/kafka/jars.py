@@ -1,4 +1,4 @@
-"""The jars of Apache Kafka: fetched once by Maven, kept below build/."""
+"""The jars of Apache Kafka, or of another pom.xml: fetched once by Maven, kept below build/."""
 
 import hashlib
 import re
@@ -22,26 +22,39 @@ def kafka_version() -> str:
 
 
 def class_path() -> str:
-    """Return a class path with every jar; Maven fetches them if pom.xml changed since they were fetched.
+    """Return a class path with every jar of Apache Kafka.
+
+    Raises:
+        BenchmarkError: See `class_path_of`.
+    """
+    return class_path_of(_POM, _CACHE)
+
+
+def class_path_of(pom: Path, cache: Path) -> str:
+    """Return a class path with every jar that a pom.xml needs; Maven fetches them if it has changed since.
+
+    Args:
+        pom: The pom.xml.
+        cache: The folder that keeps them, in a folder for each state of the pom.xml.
 
     Raises:
         BenchmarkError: No Java, no Maven, or Maven could not resolve them.
     """
     for tool, package in (("java", "openjdk-17-jre-headless"), ("mvn", "maven")):
         if shutil.which(tool) is None:
-            raise BenchmarkError(f"{tool} is missing, which Apache Kafka needs here: apt-get install {package}")
-    folder = _CACHE / hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]
+            raise BenchmarkError(f"{tool} is missing, which {pom} needs: apt-get install {package}")
+    folder = cache / hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     # Maven writes jars one by one: a folder with this file in it is whole.
     complete = folder / "complete"
     if not complete.exists():
-        _fetch(folder)
+        _fetch(pom, folder)
         complete.touch()
     return f"{folder}/*"
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(pom: Path, folder: Path) -> None:
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
-    command = ["mvn", "-q", "-B", "-f", str(_POM), *goal]
+    command = ["mvn", "-q", "-B", "-f", str(pom), *goal]
     found = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
     if found.returncode != 0:
-        raise BenchmarkError(f"Maven could not fetch Apache Kafka: {found.stdout.strip()[-500:]}")
+        raise BenchmarkError(f"Maven could not fetch what {pom} needs: {found.stdout.strip()[-500:]}")

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from benchmarks.kafka.jars import class_path
+from benchmarks.kafka.jars import class_path, class_path_of
 
 FOLDER = Path(__file__).parent
 _BUILD = FOLDER.parents[1] / "build" / "clients"
@@ -39,6 +39,16 @@ def go_program_of(source: Path) -> list[str]:
 def java_program_of(source: Path) -> list[str]:
     """Return the command of a Java program in one file, which Java compiles when it starts."""
     return [*JAVA, "-Dlog4j2.level=OFF", "-cp", class_path(), str(source)]
+
+
+def flink_program() -> list[str]:
+    """Return the command of the Flink job, compiled."""
+    source = FOLDER / "java" / "flink"
+    jars, classes = class_path_of(source / "pom.xml", _BUILD / "flink-jars"), _BUILD / "flink"
+    # Flink's class loader does not see classes that Java compiles when it starts.
+    _run(["javac", "-cp", jars, "-d", str(classes), str(source / "FlinkSink.java")], source)
+    # A job and its cluster need more than a client does.
+    return [*JAVA, "-Xmx512m", "-Dlog4j2.level=WARN", "-cp", f"{classes}:{jars}", "FlinkSink"]
 
 
 def node_program() -> list[str]:
