@@ -41,6 +41,11 @@ def java_program_of(source: Path) -> list[str]:
     return [*JAVA, "-Dlog4j2.level=OFF", "-cp", class_path(), str(source)]
 
 
+def streams_class_path() -> str:
+    """Return a class path with the jars of Kafka Streams and of its own tests."""
+    return class_path_of(FOLDER / "java" / "streams" / "pom.xml", _BUILD / "streams-jars")
+
+
 def flink_program() -> list[str]:
     """Return the command of the Flink job, compiled."""
     source = FOLDER / "java" / "flink"
