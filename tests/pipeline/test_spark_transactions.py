@@ -6,9 +6,13 @@ A batch may end with a marker, which Spark counts as an offset and never gets; s
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
-from tests.pipeline.pipelines import new_topic, read_available
+from raftka.pipeline.archive.folder import ArchiveFolder
+from raftka.pipeline.archive.restoring import Restore, restore
+from raftka.pipeline.archive.verification import Wanted, verify
+from tests.pipeline.pipelines import new_topic, read_available, run
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster
 
@@ -80,3 +84,21 @@ def test_spark_reads_what_is_committed_and_goes_on_behind_markers(
     begin(producer, topic, range(230, 240))
     producer.commit_transaction(DEADLINE_SECONDS)
     assert read_on() == list(range(230, 240))
+
+
+@pytest.mark.parametrize(("level", "restored"), [("read_committed", range(20, 40)), ("read_uncommitted", range(40))])
+def test_an_archive_restores_aborted_records_only_if_it_was_written_at_read_uncommitted(
+    spark: Any, cluster: BrokerCluster, tmp_path: Path, level: str, restored: range
+) -> None:
+    topic, path = new_topic(cluster, "orders"), tmp_path / "cold"
+    producer = transactional(cluster, topic)
+    begin(producer, topic, range(20))
+    producer.abort_transaction(DEADLINE_SECONDS)
+    begin(producer, topic, range(20, 40))
+    producer.commit_transaction(DEADLINE_SECONDS)
+    run(spark, tmp_path, "archive", topics=topic, to=str(path), brokers=cluster.bootstrap, isolation_level=level)
+    folder = ArchiveFolder.open(path)
+    assert verify(spark, folder, Wanted(cluster.bootstrap, isolation_level=level)).is_whole
+    back = f"{topic}-back"
+    restore(spark, folder, Restore(cluster.bootstrap, topic, back))
+    assert read(spark, cluster, back, **COMMITTED) == list(restored)
