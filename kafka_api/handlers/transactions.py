@@ -21,6 +21,10 @@ _STATES = frozenset(state.shown for state in TransactionState)
 
 # Partitions of one answer: some 10 MB in memory.
 _PARTITIONS_MAX = 100_000
+# Of one answer, as it is sent: ids may be 32 KiB long, and a broker may keep some millions of them.
+_LISTED_BYTES_MAX = 32 * 1024 * 1024
+# Lengths, producer id and state of an id that is listed, at most.
+_ROW_BYTES = 40
 
 _Matches = Callable[[str, StoredTransaction], Awaitable[bool]]
 _Described = DescribeTransactionsResponse.TransactionState
@@ -70,7 +74,10 @@ async def _describe(context: RequestContext, name: str, room: int) -> _Described
 async def handle_list_transactions(
     context: RequestContext, _: int, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    """List the ids that are kept here and match all filters; clients ask all brokers."""
+    """List the ids that are kept here and match all filters; clients ask all brokers.
+
+    INVALID_REQUEST if the ids are more than `_LISTED_BYTES_MAX`: a narrower filter asks for fewer.
+    """
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in _STATES]
     answer = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
     if not context.transactions.level:
@@ -84,12 +91,22 @@ async def handle_list_transactions(
     if isinstance(kept, ErrorCode):
         answer.error_code = kept
         return answer
+    room = _LISTED_BYTES_MAX
     for each in kept:
         error = await each.confirm()
         if error is not ErrorCode.NONE:
-            return ListTransactionsResponse(error_code=error, unknown_state_filters=unknown, transaction_states=[])
-        answer.transaction_states += [listed async for listed in _listed(each, matches)]
+            return _unlisted(error, unknown)
+        async for listed in _listed(each, matches):
+            room -= _ROW_BYTES + len(listed.transactional_id.encode())
+            if room < 0:
+                # The response has no place for words.
+                return _unlisted(ErrorCode.INVALID_REQUEST, unknown)
+            answer.transaction_states.append(listed)
     return answer
+
+
+def _unlisted(error: ErrorCode, unknown: list[str]) -> ListTransactionsResponse:
+    return ListTransactionsResponse(error_code=error, unknown_state_filters=unknown, transaction_states=[])
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> _Matches:

@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 NOT_FOUND = 105
 _NOT_AUTHORIZED = 53
+_INVALID_REQUEST = 42
 _INVALID_TXN_STATE, _INVALID_PRODUCER_EPOCH, _NOT_LEADER = 48, 47, 6
 # COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: soon there is one that answers.
 _COORDINATOR_MOVES = frozenset({14, 15, 16})
@@ -71,6 +72,8 @@ def list_all(
     for node, address in cluster.brokers.items():
         request = list_transactions(states, producer_ids)
         answer = _until_coordinated(lambda: ask(node, address, request), lambda each: each.error)  # noqa: B023
+        if answer.error == _INVALID_REQUEST:
+            raise KafkaClientError(f"broker {node} has more transactional ids than it lists at once: ask for fewer")
         if answer.error:
             raise KafkaClientError(f"broker {node} does not list its transactional ids: {words_of(answer.error)}")
         if answer.unknown_states:

@@ -27,7 +27,7 @@ class AiokafkaClient:
     """See `Client`."""
 
     name = "aiokafka"
-    abilities = Abilities()
+    abilities = Abilities(transactions=True)
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap

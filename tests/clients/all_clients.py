@@ -54,8 +54,8 @@ CLIENTS: dict[str, ClientKind] = {
         lambda bootstrap, _: KafkaPythonClient(bootstrap), KafkaPythonClient.abilities, _KAFKA_PYTHON_MARKS
     ),
     "kcat": ClientKind(lambda bootstrap, _: KcatClient(bootstrap), KcatClient.abilities, (needs_tools("kcat"),)),
-    "Java": _program("Java", Abilities(), java_program, "java", "javac", "mvn"),
-    "franz-go": _program("franz-go", Abilities(), partial(go_program, "franz"), "go"),
+    "Java": _program("Java", Abilities(transactions=True), java_program, "java", "javac", "mvn"),
+    "franz-go": _program("franz-go", Abilities(transactions=True), partial(go_program, "franz"), "go"),
     "sarama": _program("sarama", Abilities(), partial(go_program, "sarama"), "go"),
     "KafkaJS": _program("KafkaJS", _KAFKAJS, node_program, "node", "npm"),
 }

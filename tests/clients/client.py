@@ -60,6 +60,7 @@ class Abilities:
         null_headers: Whether a header's value can be null.
         headers_per_record: Whether each record has headers of its own.
         idempotent: Whether its producer can be idempotent across calls of `produce`.
+        transactions: Whether `TRANSACTORS` makes transactional producers of it.
     """
 
     codecs: tuple[str, ...] = ALL_CODECS
@@ -68,6 +69,7 @@ class Abilities:
     null_headers: bool = True
     headers_per_record: bool = True
     idempotent: bool = True
+    transactions: bool = False
 
     def lacking(self, names: Collection[str]) -> list[str]:
         """Return, of these abilities, in words what the client is without."""
@@ -81,6 +83,7 @@ _WORDS = {
     "null_headers": "null headers",
     "headers_per_record": "headers per record",
     "idempotent": "an idempotent producer",
+    "transactions": "transactions in its test program",
 }
 
 

@@ -1,7 +1,7 @@
 """Clusters for all clients, and each client once; what a client sends is recorded for `python -m tests.clients.sent`.
 
-Most tasks are done at `cluster`. At `living` partitions can be moved, too. `transactional` is for transactions, whose
-tests kill brokers: they are no tasks of `python -m tests.clients.sent`.
+Most tasks are done at `cluster`. At `living` partitions can be moved, too. `transactional` is for tests that kill
+brokers amid transactions or leave transactions open: they are no tasks of `python -m tests.clients.sent`.
 """
 
 from collections.abc import Iterator
@@ -126,6 +126,13 @@ def living_tools(living: BrokerCluster, request: pytest.FixtureRequest) -> Itera
     They leave no move and no throttle there.
     """
     with refereed(living, TOOLS_NAME, kafka_version(), request) as referee:
+        yield referee
+
+
+@pytest.fixture
+def transaction_tools(transactional: BrokerCluster, request: pytest.FixtureRequest) -> Iterator[Referee]:
+    """Return the referee for Kafka's own tools at `transactional`; what they send is recorded, and it is no task."""
+    with refereed(transactional, TOOLS_NAME, kafka_version(), request) as referee:
         yield referee
 
 

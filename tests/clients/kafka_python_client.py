@@ -42,7 +42,9 @@ class KafkaPythonClient:
     """See `Client`."""
 
     name = "kafka-python"
-    abilities = Abilities(codecs=tuple(codec for codec in ALL_CODECS if _has(codec)), null_headers=False)
+    abilities = Abilities(
+        codecs=tuple(codec for codec in ALL_CODECS if _has(codec)), null_headers=False, transactions=True
+    )
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap.split(",")

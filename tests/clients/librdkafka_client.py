@@ -35,7 +35,7 @@ class LibrdkafkaClient:
     """See `Client`."""
 
     name = "confluent-kafka"
-    abilities = Abilities()
+    abilities = Abilities(transactions=True)
 
     def __init__(self, bootstrap: str) -> None:
         self._basics = {

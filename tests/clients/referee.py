@@ -21,6 +21,7 @@ from tests.clients.client import Record
 from tests.clients.librdkafka_client import LibrdkafkaClient
 from tests.process.acked_log import ReadRecord, high_watermark, read_all
 from tests.process.broker_processes import BrokerCluster, BrokerProcess, eventually
+from tests.process.committed_records import END, read_committed
 from tests.process.group_members import fill
 from tests.process.kafka_topics import admin_client, create_topic, delete_topic
 
@@ -163,6 +164,12 @@ class Referee:
         """Return all records of partition 0, once there are so many."""
         self.wait_visible(topic, count)
         return [_as_record(record) for record in read_all(self.cluster.bootstrap, topic)]
+
+    @_apart
+    def read_committed(self, topic: str) -> list[str]:
+        """Mark the end of partition 0, and return what is read of it at read_committed, but for the mark."""
+        fill(self.cluster, topic, [END], 1)
+        return read_committed(self.cluster.bootstrap, topic, 0)[:-1]
 
     @_apart
     def committed(self, group: str, topic: str) -> dict[int, int]:

@@ -91,7 +91,7 @@ def test_preferred_leaders_are_elected(tools_referee: Referee):
     assert "UnknownTopicOrPartitionException" in refused(tools_referee, "leader-election", *unknown)
 
 
-def test_producers_are_described_and_transactions_are_refused(tools_referee: Referee):
+def test_producers_are_described_and_transactions_listed(tools_referee: Referee):
     topic = "tools.producers"
     tools_referee.create_topic(topic)
     idempotent = ("--command-property", "enable.idempotence=true", "--command-property", "acks=all")

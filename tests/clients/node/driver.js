@@ -93,6 +93,7 @@ async function produce({ topic, records, ...kind }) {
 /** A consumer in a group: it has no other way to read. */
 class Member {
   constructor(group, topic) {
+    this.group = group;
     this.topic = topic;
     this.owned = [];
     this.records = [];
@@ -155,9 +156,17 @@ class Member {
 
   async commitOwned() {
     const read = [...this.next].filter(([partition]) => this.owned.includes(partition));
-    if (read.length > 0) {
-      const { topic } = this;
-      await this.consumer.commitOffsets(read.map(([partition, offset]) => ({ topic, partition, offset })));
+    if (read.length === 0) {
+      return;
+    }
+    const { group, topic } = this;
+    await this.consumer.commitOffsets(read.map(([partition, offset]) => ({ topic, partition, offset })));
+    // A consumer that has crashed, and has yet to say so, commits nothing and reports no error.
+    const [{ partitions }] = await (await admin()).fetchOffsets({ groupId: group, topics: [topic] });
+    const kept = new Map(partitions.map(({ partition, offset }) => [partition, offset]));
+    const lost = read.filter(([partition, offset]) => kept.get(partition) !== offset);
+    if (lost.length > 0) {
+      throw new Error(`not committed: ${JSON.stringify(lost)}`);
     }
   }
 

@@ -450,6 +450,19 @@ async def test_ids_are_listed_by_their_filters(broker, producer):
 
 
 @with_transactions()
+async def test_more_ids_than_fit_into_an_answer_are_not_listed_in_part(broker, producer, monkeypatch):
+    await producer.init()
+    await (await found(Producer(producer.client, name="idle"))).init()
+    # Room for "sink" and "idle".
+    monkeypatch.setattr(transactions, "_LISTED_BYTES_MAX", 2 * transactions._ROW_BYTES + 8)
+    assert await producer.list() == {"sink": "Empty", "idle": "Empty"}
+    monkeypatch.setattr(transactions, "_LISTED_BYTES_MAX", 2 * transactions._ROW_BYTES + 7)
+    refused = await producer.client.call(ApiKey.LIST_TRANSACTIONS, 2, ListTransactionsRequest())
+    assert (refused.error_code, refused.transaction_states) == (ErrorCode.INVALID_REQUEST, [])
+    assert await producer.list(transactional_id_pattern="i.*e") == {"idle": "Empty"}
+
+
+@with_transactions()
 async def test_an_id_that_nobody_has_used_is_not_found(broker, producer):
     assert (await producer.describe()).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert (await producer.describe("")).error_code == ErrorCode.INVALID_REQUEST
