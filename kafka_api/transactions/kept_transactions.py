@@ -75,7 +75,7 @@ class KeptTransactions:
         self.term = partition.leader_epoch
         self.is_loaded = False
         self._means = means
-        self._office_ms = self.now_ms()
+        self._office_ms = self._looked_ms = self.now_ms()
         self._held: dict[str, HeldTransaction] = {}
         self._is_ended = False
         self._making_room = asyncio.Lock()
@@ -284,6 +284,11 @@ class KeptTransactions:
     def look(self) -> None:
         """Abort transactions that are open for too long."""
         if self.is_loaded and self.is_current:
+            now_ms = self.now_ms()
+            if now_ms < self._looked_ms:
+                self._office_ms = min(self._office_ms, now_ms)
+                self.timeouts.clock_went_back(now_ms)
+            self._looked_ms = now_ms
             self.timeouts.look()
 
     # -- ids that nobody uses -----------------------------------------------------------------------------------

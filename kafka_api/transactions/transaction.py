@@ -89,8 +89,9 @@ class Transaction:
         self._prepare = NO_PREPARE
         # The partitions of a decided transaction that are not known to have its marker.
         self._unmarked: set[TopicPartition] = set()
-        # Of the transaction that was open when this began: the clock of another broker says so.
-        self._loaded_started_ms = NO_TIME if placed is None else placed.stored.started_ms
+        # A transaction's start by a clock that may have been ahead, and when it began at the latest. Of what was open
+        # when this began, another broker's clock says so; this broker's own may have gone back since.
+        self._ahead = (NO_TIME if placed is None else placed.stored.started_ms, office_ms)
         if placed is not None:
             self._settle(placed.stored, placed.place, None)
 
@@ -117,9 +118,17 @@ class Transaction:
         stored = self._stored
         if stored is None or stored.state is not _ONGOING:
             return None
-        is_loaded = stored.started_ms == self._loaded_started_ms
-        started_ms = min(stored.started_ms, self._office_ms) if is_loaded else stored.started_ms
-        return max(started_ms + stored.timeout_ms, self._office_ms + _OFFICE_MS)
+        return max(self._began_ms(stored) + stored.timeout_ms, self._office_ms + _OFFICE_MS)
+
+    def _began_ms(self, stored: StoredTransaction) -> int:
+        started_ms, latest_ms = self._ahead
+        return min(stored.started_ms, latest_ms) if stored.started_ms == started_ms else stored.started_ms
+
+    def clock_went_back(self, now_ms: int) -> None:
+        """Count nothing as later than now: neither the office nor the start of what is open."""
+        self._office_ms = min(self._office_ms, now_ms)
+        if self._stored is not None:
+            self._ahead = (self._stored.started_ms, min(self._began_ms(self._stored), now_ms))
 
     def markers(self) -> Markers | None:
         """Return the markers that are due; None: there are none."""

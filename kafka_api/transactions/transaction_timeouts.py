@@ -64,6 +64,12 @@ class TransactionTimeouts:
             held.armed_ms = None
             self._time_out(held, now_ms)
 
+    def clock_went_back(self, now_ms: int) -> None:
+        """Count times anew: deadlines of a clock that was ahead would come too late by what it has gone back."""
+        for held in self._held.values():
+            held.machine.clock_went_back(now_ms)
+            self.watch(held)
+
     def end(self) -> None:
         """The term is over."""
         self._is_ended = True

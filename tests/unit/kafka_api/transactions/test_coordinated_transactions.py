@@ -427,6 +427,19 @@ async def test_a_coordinator_whose_term_ends_while_it_loads_serves_nobody(broker
     assert not new._held
 
 
+@with_transactions()
+async def test_a_transaction_times_out_though_the_clock_of_its_coordinator_goes_back_by_a_day(
+    broker, producer, monkeypatch
+):
+    monkeypatch.setattr(transaction, "_OFFICE_MS", 100)
+    await producer.init(timeout_ms=200)
+    assert await producer.send() is ErrorCode.NONE
+    clock = broker.node.env.wall_clock
+    real = clock.now_ms
+    monkeypatch.setattr(type(clock), "now_ms", lambda _: real() - 86_400_000)
+    await producer.until_state("CompleteAbort")
+
+
 # -- looking ------------------------------------------------------------------------------------------------------
 
 
