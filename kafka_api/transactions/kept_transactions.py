@@ -286,8 +286,7 @@ class KeptTransactions:
         if self.is_loaded and self.is_current:
             now_ms = self.now_ms()
             if now_ms < self._looked_ms:
-                self._office_ms = min(self._office_ms, now_ms)
-                self.timeouts.clock_went_back(now_ms)
+                self.timeouts.clock_went_back()
             self._looked_ms = now_ms
             self.timeouts.look()
 

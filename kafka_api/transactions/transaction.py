@@ -124,8 +124,8 @@ class Transaction:
         started_ms, latest_ms = self._ahead
         return min(stored.started_ms, latest_ms) if stored.started_ms == started_ms else stored.started_ms
 
-    def clock_went_back(self, now_ms: int) -> None:
-        """Count nothing as later than now: neither the office nor the start of what is open."""
+    def clock_shows(self, now_ms: int) -> None:
+        """Count nothing as later than now, neither the office nor the start of what is open: a clock may go back."""
         self._office_ms = min(self._office_ms, now_ms)
         if self._stored is not None:
             self._ahead = (self._stored.started_ms, min(self._began_ms(self._stored), now_ms))

@@ -40,6 +40,8 @@ class TransactionTimeouts:
 
     def watch(self, held: HeldTransaction) -> None:
         """Abort its transaction at the deadline that its machine has, if any."""
+        # Also a write that was under way when the clock went back has a start that is ahead.
+        held.machine.clock_shows(self._now_ms())
         deadline = held.machine.deadline_ms
         # One that is armed for an earlier moment is armed anew then.
         if deadline is not None and (held.armed_ms is None or deadline < held.armed_ms):
@@ -64,10 +66,9 @@ class TransactionTimeouts:
             held.armed_ms = None
             self._time_out(held, now_ms)
 
-    def clock_went_back(self, now_ms: int) -> None:
-        """Count times anew: deadlines of a clock that was ahead would come too late by what it has gone back."""
+    def clock_went_back(self) -> None:
+        """Watch all anew: deadlines of a clock that was ahead would come too late by what it has gone back."""
         for held in self._held.values():
-            held.machine.clock_went_back(now_ms)
             self.watch(held)
 
     def end(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.kafka.jars import kafka_version
 from tests.clients.all_clients import CLIENTS, TOOLS_NAME
 from tests.clients.client import Abilities, Client
-from tests.clients.referee import OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS, Referee, SentRequests
+from tests.clients.referee import OFFSETS_PARTITIONS, TRANSACTIONAL, Referee, SentRequests
 from tests.clients.sent import OUTCOME, RECORDER, Recorder
 from tests.clients.tasks import Task
 from tests.process.broker_processes import BrokerCluster, ClusterMaker
@@ -62,13 +62,8 @@ def living(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
 def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
     """Three brokers that have transactions, and that some tests kill and start again."""
     maker = ClusterMaker(tmp_path_factory.mktemp("transactional"))
-    options = {
-        "group.initial.rebalance.delay.ms": 0,
-        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
-        "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
-    }
     try:
-        cluster = maker(3, **options)
+        cluster = maker(3, **TRANSACTIONAL)
         cluster.start()
         yield cluster
     finally:

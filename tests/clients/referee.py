@@ -27,6 +27,12 @@ from tests.process.kafka_topics import admin_client, create_topic, delete_topic
 
 OFFSETS_PARTITIONS = 4
 TRANSACTIONS_PARTITIONS = 4
+# Options of brokers whose coordinators a referee finds.
+TRANSACTIONAL = {
+    "group.initial.rebalance.delay.ms": 0,
+    "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
+    "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
+}
 
 _REQUESTS = re.compile(r'^raftka_kafka_requests_total\{api="(\w+)",version="(\d+)"\} (\S+)$', re.MULTILINE)
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.kafka.kafka_cluster import running_kafka
 from tests.clients.own_suites.sources import SourceError
 from tests.clients.own_suites.suites import PARTITIONS, RUN_SECONDS, SUITES, Suite, run_suite
-from tests.clients.referee import OFFSETS_PARTITIONS, TRANSACTIONS_PARTITIONS
+from tests.clients.referee import TRANSACTIONAL
 from tests.needed_tools import NEED_VARIABLE, needs_tools
 from tests.process.broker_processes import ClusterMaker
 
@@ -28,15 +28,8 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             yield kafka.bootstrap
         return
     maker = ClusterMaker(folder)
-    options = {
-        "num.partitions": PARTITIONS,
-        "auto.create.topics.enable": True,
-        "group.initial.rebalance.delay.ms": 0,
-        "offsets.topic.num.partitions": OFFSETS_PARTITIONS,
-        "transaction.state.log.num.partitions": TRANSACTIONS_PARTITIONS,
-    }
     try:
-        cluster = maker(3, **options)
+        cluster = maker(3, **TRANSACTIONAL, **{"num.partitions": PARTITIONS, "auto.create.topics.enable": True})
         cluster.start()
         yield cluster.bootstrap
     finally:
@@ -50,6 +43,7 @@ def _source(suite: Suite) -> Path:
     except SourceError as error:
         if os.environ.get(NEED_VARIABLE):
             pytest.fail(f"{error}, and {NEED_VARIABLE} is set", pytrace=False)
+        # As `needs_tools` does: nothing of Raftka can be tried without the files.
         pytest.skip(str(error))
 
 

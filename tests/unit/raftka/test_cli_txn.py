@@ -65,6 +65,7 @@ def test_a_coordinator_that_loads_is_asked_again(
 @pytest.mark.parametrize(
     ("errors", "arguments", "words"),
     [
+        ([42], [], "broker 1 has more transactional ids than it lists at once: ask for fewer"),
         ([29], [], "broker 1 does not list its transactional ids: Topic authorization failed"),
         ([], ["--state", "PrepareEpochFence"], "broker 1 knows no state PrepareEpochFence"),
     ],

@@ -438,6 +438,23 @@ async def test_a_transaction_times_out_though_the_clock_of_its_coordinator_goes_
     real = clock.now_ms
     monkeypatch.setattr(type(clock), "now_ms", lambda _: real() - 86_400_000)
     await producer.until_state("CompleteAbort")
+    # This id has no machine yet that could have been told.
+    later = await found(Producer(producer.client, name="later"))
+    await later.init(timeout_ms=200)
+    assert await later.send() is ErrorCode.NONE
+    await later.until_state("CompleteAbort")
+
+
+@with_transactions()
+async def test_a_start_that_was_being_written_when_the_clock_went_back_counts_as_now(broker, producer):
+    await producer.init(timeout_ms=200)
+    assert await producer.send() is ErrorCode.NONE
+    kept = kept_of(broker)
+    (held,) = kept._held.values()
+    day_back = kept.now_ms() - 86_400_000
+    kept.timeouts._now_ms = lambda: day_back
+    kept.changed(held)
+    assert held.machine.deadline_ms <= day_back + 10_000
 
 
 # -- looking ------------------------------------------------------------------------------------------------------

@@ -430,7 +430,7 @@ def test_a_transaction_has_its_time_and_ten_seconds_of_each_office(office, deadl
 def test_a_clock_that_goes_back_puts_no_deadline_off_by_more_than_the_time_of_a_transaction():
     office = NOW + 90_000_000
     transaction = Transaction(PlacedTransaction(_OPEN, PLACE), office, MAX_TIMEOUT)
-    transaction.clock_went_back(NOW)
+    transaction.clock_shows(NOW)
     assert transaction.deadline_ms == max(_OPEN.started_ms + _OPEN.timeout_ms, NOW + 10_000)
     # What was begun in this office began by a clock that was ahead.
     started = office + 1_000
@@ -438,9 +438,9 @@ def test_a_clock_that_goes_back_puts_no_deadline_off_by_more_than_the_time_of_a_
     written(transaction, transaction.init_producer_id(office, 4, 30_000, None, 1, fresh_id=7))
     written(transaction, transaction.add_partitions(started, 3, Identity(7, 0), [OUTSIDE]))
     assert transaction.deadline_ms == started + 30_000
-    transaction.clock_went_back(NOW)
+    transaction.clock_shows(NOW)
     assert transaction.deadline_ms == NOW + 30_000
-    transaction.clock_went_back(NOW - 5_000)
+    transaction.clock_shows(NOW - 5_000)
     assert transaction.deadline_ms == NOW + 25_000
 
 
