@@ -64,9 +64,9 @@ class PartitionReader:
             if not entries:
                 break
             # S7: what is not visible may still be replaced.
-            assert first <= entries[0].index <= entries[-1].index <= visible
+            assert first <= entries[0].index <= entries[-1].last_index <= visible
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
-            first = Index(entries[-1].index + 1)
+            first = Index(entries[-1].last_index + 1)
         return batches
 
     async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:

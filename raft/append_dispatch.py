@@ -136,7 +136,7 @@ def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, ow
         flush = owes_flush or state.last_asked_index > prev_index
         owes_flush = False
         request = append_request(context, prev_index, log.term_at(prev_index), flush=flush)
-        send_append(context, follower, request, wire_buffers(entries), entries[-1].index)
+        send_append(context, follower, request, wire_buffers(entries), entries[-1].last_index)
         sent_bytes += sum(entry.size for entry in entries)
     return sent_bytes
 

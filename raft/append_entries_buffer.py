@@ -222,7 +222,7 @@ class AppendEntriesBuffer:
         except (StorageError, InvariantViolatedError) as error:
             context.fail(error)
             return _Outcome(asked, AppendStatus.FAILED, Index(0))
-        last = entries[-1].index if entries else prev_index
+        last = entries[-1].last_index if entries else prev_index
         # S2: the leader counts a copy up to here.
         assert last <= log.dirty_index
         # A vote may have raised the term during the write. Without this check the old leader's entries would count as

@@ -136,7 +136,7 @@ class RecoveryStm:
                 if next_index >= log.start_index:
                     return False
                 continue
-            last = entries[-1].index if entries else prev_index
+            last = entries[-1].last_index if entries else prev_index
             reply = await self._settle(self._send(request, entries, last))
             if reply is None or not self._is_current():
                 return False
@@ -194,7 +194,7 @@ class RecoveryStm:
             # Nobody else sends what memory does not hold; but something may have been refused during the read. Without
             # this check the chunk would go to a follower whose log may end elsewhere.
             if self._goes_on() and follower.expects(entries[0].index):
-                self._send(request, entries, entries[-1].index)
+                self._send(request, entries, entries[-1].last_index)
 
     async def _is_admitted(self, entries: list[Entry] | None) -> bool:
         """Wait until the rates let a chunk pass; False: the recovery is over."""
@@ -209,7 +209,7 @@ class RecoveryStm:
         if not self._pace.is_bound:
             return log.recent(Index(prev_index + 1), 1) is not None
         rest = log.recent(Index(prev_index + 1), self._pace.chunk_bytes)
-        return rest is not None and rest[-1].index >= log.dirty_index
+        return rest is not None and rest[-1].last_index >= log.dirty_index
 
     def _hand_over(self) -> None:
         context, follower = self._context, self._follower

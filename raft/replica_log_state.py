@@ -238,7 +238,7 @@ class ReplicaLogState:
         while index <= self._log.dirty_index:
             for entry in await self._log.read(Index(index), _REPLAY_CHUNK_BYTES):
                 self.note(entry)
-                index = entry.index + 1
+                index = entry.last_index + 1
                 if index % self._options.state_step_entries == 0:
                     await asyncio.sleep(0)
             await asyncio.sleep(0)

@@ -73,12 +73,12 @@ class ReplicateEntriesStm:
         context.probe.bytes_appended += size
         context.limits.disk.count_appended(size)
         # Section 1: a round is in the log as a whole, with nothing behind it, before any follower gets a part of it.
-        assert context.log.dirty_index == self._entries[-1].index
+        assert context.log.dirty_index == self._entries[-1].last_index
         # Without this check a deposed leader would send its entries in the name of the new term.
         if not self._still_leads():
             self._flusher.schedule_flush()
             raise LeadershipLostError(f"term {self._term} ended during the append")
-        context.state.unreplicated.add_round(self._entries[-1].index, size)
+        context.state.unreplicated.add_round(self._entries[-1].last_index, size)
         self._dispatch()
         if self._asked is not None:
             context.gate.spawn(self._flusher.flush(), name="flush-round")
@@ -99,7 +99,7 @@ class ReplicateEntriesStm:
         request = append_request(context, prev_index, context.log.term_at(prev_index), flush=self._asked is not None)
         buffers = wire_buffers(entries)
         for follower in followers:
-            send_append(context, follower, request, buffers, entries[-1].index)
+            send_append(context, follower, request, buffers, entries[-1].last_index)
 
     def _may_send_to(self, follower: FollowerIndexMetadata) -> bool:
         if not follower.expects(self._entries[0].index):

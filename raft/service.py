@@ -131,7 +131,7 @@ def parse_run(request: AppendEntriesRequest, payload: memoryview) -> Sequence[En
                 raise MalformedBodyError(f"entry {entry.index}@{entry.term} cannot follow {index}@{term}")
             if entries and entry.base_offset != (end := entries[-1].end_offset):
                 raise MalformedBodyError(f"entry {entry.index} is at {entry.base_offset}, the one before ends at {end}")
-            index, term = entry.index, entry.term
+            index, term = entry.last_index, entry.term
             entries.append(entry)
     except CorruptEntryError as error:
         raise MalformedBodyError(f"append_entries of {request.group}: {error}") from error

@@ -65,6 +65,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     payload: Buffer
 
     @property
+    def last_index(self) -> Index:
+        """The last index that this entry stands for: its own."""
+        return self.index
+
+    @property
     def end_offset(self) -> Offset:
         """The offset of the first record after this entry."""
         return Offset(self.base_offset + self.record_count)
@@ -139,6 +144,11 @@ class EntryHead(msgspec.Struct, frozen=True):
     flushed: Index
     payload_bytes: int
     payload_crc: int
+
+    @property
+    def last_index(self) -> Index:
+        """As `Entry.last_index`."""
+        return self.index
 
     @property
     def size(self) -> int:

@@ -107,7 +107,7 @@ class LogPositions:
 
     def on_pending(self, entries: Sequence[Entry]) -> None:
         """Entries are being written."""
-        self.pending_index, self.pending_term = entries[-1].index, entries[-1].term
+        self.pending_index, self.pending_term = entries[-1].last_index, entries[-1].term
 
     def forget_pending(self) -> None:
         """They were not, and nothing of them stays."""
@@ -120,7 +120,7 @@ class LogPositions:
                 self._terms.append(TermStart(entry.index, entry.term, entry.base_offset))
             self._marks.append(entry.end_offset)
             self.unflushed_bytes += entry.size
-        self.dirty_index, self.next_offset = entries[-1].index, entries[-1].end_offset
+        self.dirty_index, self.next_offset = entries[-1].last_index, entries[-1].end_offset
         self.check()
 
     def on_flushed(self, index: Index, size: int) -> None:

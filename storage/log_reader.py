@@ -74,7 +74,7 @@ class LogReader:
         run = await self._ahead.take(first, end, max_bytes)
         if run is None:
             run = await self._read_files(first, end, max_bytes)
-        following = Index(run[-1].index + 1)
+        following = Index(run[-1].last_index + 1)
         is_at_hand = any(each.holds(following) for each in (self._tail, self._read_cache, self._verified))
         if truncations == self._positions.truncations and not is_at_hand:
             self._ahead.follow(run, end, max_bytes)

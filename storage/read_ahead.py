@@ -104,7 +104,7 @@ class ReadAhead:
         size = 0
         for entry in entries or ():
             size += entry.size
-            if entry.index > last or (taken and size > max_bytes):
+            if entry.last_index > last or (taken and size > max_bytes):
                 break
             taken.append(entry)
         if not taken:
@@ -137,7 +137,7 @@ class ReadAhead:
         self._forget_cut()
         goes_on = entries[0].index in self._due
         self._due.pop(entries[0].index, None)
-        following = Index(entries[-1].index + 1)
+        following = Index(entries[-1].last_index + 1)
         self._due.pop(following, None)
         self._due[following] = None
         if len(self._due) > _READERS_MAX:

@@ -120,7 +120,7 @@ class ReadCache:
         size = _cost(entry)
         if not self._is_kept or size > self._budget.limit:
             return
-        if self._blocks and self._blocks[-1].entries[-1].index + 1 != entry.index:
+        if self._blocks and self._blocks[-1].entries[-1].last_index + 1 != entry.index:
             # What lay between was never here: the run begins anew.
             while self._blocks:
                 self.drop_oldest()
@@ -139,10 +139,10 @@ class ReadCache:
 
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""
-        while self._blocks and self._blocks[-1].entries[-1].index >= first_removed:
+        while self._blocks and self._blocks[-1].entries[-1].last_index >= first_removed:
             block = self._blocks[-1]
             freed = 0
-            while block.entries and block.entries[-1].index >= first_removed:
+            while block.entries and block.entries[-1].last_index >= first_removed:
                 freed += _cost(block.entries.pop())
             block.size -= freed
             if not block.entries:
@@ -163,7 +163,7 @@ class ReadCache:
             entries = self._blocks[number].entries
             for entry in entries[skip:] if skip else entries:
                 size += entry.size
-                if entry.index > last or (run and size > max_bytes):
+                if entry.last_index > last or (run and size > max_bytes):
                     return run
                 run.append(entry)
             number, skip = number + 1, 0
@@ -171,7 +171,8 @@ class ReadCache:
 
     def holds(self, index: Index) -> bool:
         """Whether the entry is here."""
-        return bool(self._blocks) and self._blocks[0].entries[0].index <= index <= self._blocks[-1].entries[-1].index
+        blocks = self._blocks
+        return bool(blocks) and blocks[0].entries[0].index <= index <= blocks[-1].entries[-1].last_index
 
     def holds_offset(self, offset: Offset) -> bool:
         """Whether the entry that holds `offset` is here."""

@@ -126,7 +126,7 @@ class Segment:
         attributes, latest = marks_of(entry)
         self.index.add(entry.index, entry.base_offset, entry.record_count, latest, self.size)
         self.size += entry.size
-        self.last_index = entry.index
+        self.last_index = entry.last_index
         if entry.kind is EntryKind.DATA:
             self.data_term = int(entry.term)
         if attributes & CONTROL_MASK:
@@ -316,9 +316,9 @@ def _run(views: list[SegmentView], first: Index, last: Index, chunk: int, room: 
             if parsed.entry.index != due:
                 raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be", view.path)
             yield Place(number, position), parsed.entry
-            if due == last or room.is_full:
+            if parsed.entry.last_index >= last or room.is_full:
                 return
-            due = Index(due + 1)
+            due = Index(parsed.entry.last_index + 1)
 
 
 def find_cut(view: SegmentView, first_removed: Index, max_timestamp: int) -> Cut:

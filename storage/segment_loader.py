@@ -231,8 +231,8 @@ class SegmentLoader:
                 if 0 <= first_timestamp < segment.created_ms:
                     segment.created_ms = first_timestamp
                 segment.add(entry)
-                self._witness(parsed.flushed, entry.index, entry.term)
-                self.next_index, self.next_offset = Index(entry.index + 1), entry.end_offset
+                self._witness(parsed.flushed, entry.last_index, entry.term)
+                self.next_index, self.next_offset = Index(entry.last_index + 1), entry.end_offset
         except CorruptLogError as error:
             damage = str(error)
         if damage is None and segment.size < size:

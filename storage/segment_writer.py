@@ -62,7 +62,7 @@ class SegmentPart:
     def check_written(self) -> None:
         """Assert that memory knows all of the part, and nothing behind it."""
         assert self.segment is not None
-        assert (self.segment.last_index, self.segment.size) == (self.entries[-1].index, self.size)
+        assert (self.segment.last_index, self.segment.size) == (self.entries[-1].last_index, self.size)
 
     def release(self) -> None:
         """What was written is noted as dirty, or undone: the file may be closed as far as this append goes."""

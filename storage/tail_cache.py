@@ -52,7 +52,7 @@ class TailCache:
 
     def push(self, entry: Entry) -> None:
         """Add the next entry; the oldest leave when there is no room. An entry over the limit empties the cache."""
-        assert not self._entries or entry.index == self._entries[-1].index + 1
+        assert not self._entries or entry.index == self._entries[-1].last_index + 1
         size = entry.size
         self._entries.append(entry)
         self._bytes += size
@@ -73,7 +73,7 @@ class TailCache:
 
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""
-        while self._entries and self._entries[-1].index >= first_removed:
+        while self._entries and self._entries[-1].last_index >= first_removed:
             self._forget(self._entries.pop())
 
     def _forget(self, entry: Entry) -> None:
@@ -89,14 +89,14 @@ class TailCache:
         size = 0
         for entry in self._from(first):
             size += entry.size
-            if entry.index > last or (run and size > max_bytes):
+            if entry.last_index > last or (run and size > max_bytes):
                 break
             run.append(entry)
         return run
 
     def holds(self, index: Index) -> bool:
         """Whether the entry is here."""
-        return bool(self._entries) and self._entries[0].index <= index <= self._entries[-1].index
+        return bool(self._entries) and self._entries[0].index <= index <= self._entries[-1].last_index
 
     def holds_offset(self, offset: Offset) -> bool:
         """Whether the entry that holds `offset` is here."""

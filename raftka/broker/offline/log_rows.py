@@ -278,7 +278,7 @@ class LogRows:
         if damage.head is None:
             self._forget_due()
         else:
-            self._due_index = damage.head.index + 1
+            self._due_index = damage.head.last_index + 1
             self._due_offset = damage.head.base_offset + damage.head.record_count
         return row
 
@@ -293,7 +293,7 @@ class LogRows:
         self._learn_flushed(parsed.flushed)
         for reason in self._disorders(named, position, entry):
             yield self._broken(named.path, position, reason, index=entry.index, term=entry.term)
-        self._due_index, self._due_offset, self._term = entry.index + 1, entry.end_offset, entry.term
+        self._due_index, self._due_offset, self._term = entry.last_index + 1, entry.end_offset, entry.term
         if entry.index >= self._wanted.first:
             self._shown += 1
             self._last = int(entry.index)
