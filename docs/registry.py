@@ -36,7 +36,7 @@ RESERVED_METHODS = {
     74: "report of a broker",
     **dict.fromkeys(range(80, 84), "in-sync replicas as a commit policy"),
 }
-RESERVED_KINDS = {6: "placeholder of compaction"}
+RESERVED_KINDS: dict[int, str] = {}
 RESERVED_BLOCKS = ("isr", "security", "transactions")
 RESERVED_FEATURES = ("raftka.isr", "raftka.security", "raftka.tables")
 

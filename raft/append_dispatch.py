@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from model.ids import Index, Replica, Term
 from raft.client import Buffer
 from raft.effects import ANSWERED, RecoveryWanted
@@ -59,10 +61,17 @@ def send_append(
     request: AppendEntriesRequest,
     buffers: Sequence[Buffer],
     last_index: Index,
+    *,
+    after: Index | None = None,
 ) -> asyncio.Future[AppendEntriesReply]:
-    """Send entries up to `last_index`; the reply is taken into the state before the future's awaiters run."""
+    """Send entries up to `last_index`; the reply is taken into the state before the future's awaiters run.
+
+    `after` is the follower's place, where the first entry is a placeholder that begins before it (`behind`).
+    """
     assert last_index >= request.prev_index
-    follower.check_may_send(request.prev_index, context.options.follower_window)
+    place = request.prev_index if after is None else after
+    assert request.prev_index <= place <= last_index
+    follower.check_may_send(place, context.options.follower_window)
     follower.expected_log_end_index = last_index
     follower.on_sent()
     context.probe.append_requests_sent += 1
@@ -103,6 +112,17 @@ def _on_done(
         send_backlog(context, follower)
 
 
+def behind(context: ReplicaContext, request: AppendEntriesRequest, entries: Sequence[Entry]) -> AppendEntriesRequest:
+    """Return `request` with the entry before `entries` as its previous one.
+
+    The first of them may be a placeholder that begins before the entry that was read for (RFC 0022, section 2).
+    """
+    if not entries or entries[0].index > request.prev_index:
+        return request
+    prev_index = Index(entries[0].index - 1)
+    return msgspec.structs.replace(request, prev_index=prev_index, prev_term=context.log.term_at(prev_index))
+
+
 def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, owes_flush: bool = False) -> int:
     """Send what rounds have left out, while the window was full or recovery was at work: from memory, many in one.
 
@@ -135,8 +155,8 @@ def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, ow
             break
         flush = owes_flush or state.last_asked_index > prev_index
         owes_flush = False
-        request = append_request(context, prev_index, log.term_at(prev_index), flush=flush)
-        send_append(context, follower, request, wire_buffers(entries), entries[-1].last_index)
+        request = behind(context, append_request(context, prev_index, log.term_at(prev_index), flush=flush), entries)
+        send_append(context, follower, request, wire_buffers(entries), entries[-1].last_index, after=prev_index)
         sent_bytes += sum(entry.size for entry in entries)
     return sent_bytes
 

@@ -29,6 +29,7 @@ from raft.write_steps import Step
 from storage.entry import Entry, EntryKind
 from storage.errors import DiskFullError, RefusedError, StorageError
 from storage.log import Log
+from storage.placeholder import rest_of
 
 _KIND_OF = attrgetter("kind")
 
@@ -208,7 +209,7 @@ class AppendEntriesBuffer:
             LogView(log.start_index, log.dirty_index, state.commit_index, log.term_at),
             prev_index,
             Term(request.prev_term),
-            [(entry.index, entry.term) for entry in entries],
+            [(entry.index, entry.last_index, entry.term) for entry in entries],
         )
         if isinstance(plan, Reject):
             return self._refuse(asked, plan, prev_index)
@@ -249,15 +250,13 @@ class AppendEntriesBuffer:
             await self._append_new(entries[plan.skip :])
 
     async def _append_new(self, entries: Sequence[Entry]) -> None:
-        log_state, offset = self._context.log_state, self._context.log.next_offset
-        if entries[0].base_offset != offset:
-            first = entries[0]
-            raise InvariantViolatedError(f"entry {first.index} at offset {first.base_offset}, the log ends at {offset}")
+        log, log_state = self._context.log, self._context.log_state
+        entries = _from_end(entries, Index(log.dirty_index + 1), log.next_offset)
         # Noted before they are written: the next heartbeat may commit what has just been written.
         for entry in entries:
             log_state.note(entry)
         try:
-            await self._context.log.append(entries)
+            await log.append(entries)
         except StorageError:
             log_state.truncate(entries[0].index)
             raise
@@ -276,6 +275,16 @@ class AppendEntriesBuffer:
             case Reject.CONFLICT_WITH_COMMITTED:
                 context.fail(InvariantViolatedError(f"node {asked.leader} contradicts committed entries"))
                 return _Outcome(asked, AppendStatus.FAILED, Index(0))
+
+
+def _from_end(entries: Sequence[Entry], index: Index, offset: Offset) -> Sequence[Entry]:
+    """Return what is appended to a log whose next entry is `index` at `offset`: of a placeholder perhaps the rest."""
+    first = entries[0]
+    if first.index < index and first.base_offset <= offset <= first.end_offset:
+        return [rest_of(first, index, offset), *entries[1:]]
+    if first.base_offset != offset:
+        raise InvariantViolatedError(f"entry {first.index} at offset {first.base_offset}, the log ends at {offset}")
+    return entries
 
 
 def _epoch_ends(log: Log, truncate_at: Index) -> list[tuple[Term, Offset]]:

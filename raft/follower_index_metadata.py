@@ -207,7 +207,7 @@ class FollowerIndexMetadata:
         """Assert R1 and R4 (RFC 0004): what is sent now follows what was sent, and the window has room for it.
 
         Args:
-            prev_index: The entry before those that are sent.
+            prev_index: The entry before those that are sent; of a placeholder, before its part that is new.
             window: Requests with entries that may be in flight to a follower.
         """
         assert self.is_probing or prev_index == self.expected_log_end_index, f"sends behind {prev_index}: {self}"

@@ -18,6 +18,7 @@ import asyncio
 from model.ids import Index, Term
 from raft.append_dispatch import (
     append_request,
+    behind,
     is_right_replica,
     send_append,
     send_backlog,
@@ -193,7 +194,7 @@ class RecoveryStm:
                 return
             # Nobody else sends what memory does not hold; but something may have been refused during the read. Without
             # this check the chunk would go to a follower whose log may end elsewhere.
-            if self._goes_on() and follower.expects(entries[0].index):
+            if self._goes_on() and follower.expects(prev_index + 1):
                 self._send(request, entries, entries[-1].last_index)
 
     async def _is_admitted(self, entries: list[Entry] | None) -> bool:
@@ -226,7 +227,8 @@ class RecoveryStm:
     def _send(
         self, request: AppendEntriesRequest, entries: list[Entry], last: Index
     ) -> asyncio.Future[AppendEntriesReply]:
-        context = self._context
+        context, after = self._context, Index(request.prev_index)
+        request = behind(context, request, entries)
         # R1: what was read is what comes next, without a gap.
         assert not entries or entries[0].index == request.prev_index + 1
         if self._wants_flush(entries, last):
@@ -234,7 +236,7 @@ class RecoveryStm:
         size = sum(entry.size for entry in entries)
         self._sent_since_flush = 0 if request.flush else self._sent_since_flush + size
         self._count(size)
-        return send_append(context, self._follower, request, wire_buffers(entries), last)
+        return send_append(context, self._follower, request, wire_buffers(entries), last, after=after)
 
     def _count(self, sent_bytes: int) -> None:
         context = self._context

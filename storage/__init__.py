@@ -1,6 +1,6 @@
 """One partition's bytes on one disk (RFC 0002).
 
-* `entry`            one log entry and its header.
+* `entry`            one log entry and its header; `placeholder` one that stands for several.
 * `log`              Log: append, flush, truncate, read, snapshots, on top of those that follow.
 * `log_positions`    where it stands: indexes, terms and offsets in memory; steps without an await.
 * `log_segments`     which segments there are, which are dirty, whose index file is due: the one owner of the three.

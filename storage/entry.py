@@ -10,12 +10,15 @@ anew by each replica. Replicas are compared by payload and (index, term, kind, o
    24  kind           u8    EntryKind
    25  format         u8    1
    26  reserved       u16   0
-   28  record count   u32   records in the payload; 0 unless kind is DATA
+   28  record count   u32   records in the payload; of a placeholder the offsets it covers; 0 for other kinds
    32  base offset    i64   the first record's Kafka offset; of an entry without records: the next record's
    40  flushed        u64   this replica's flushed index when it appended the entry
    48  payload crc    u32   CRC32C of the payload; 0 for DATA, whose batch carries its own over bytes 21..
    52  header crc     u32   CRC32C of bytes 0..51 and, for DATA, of the payload's first 21 bytes
    56  payload
+
+A placeholder stands for several entries that log compaction has removed (RFC 0022, section 2). Its payload is their
+number, u32, and u32 0.
 """
 
 import struct
@@ -36,6 +39,7 @@ FORMAT_VERSION = 1
 HEADER = struct.Struct(">IIQQBBHIqQI")
 HEADER_CRC = struct.Struct(">I")
 HEADER_BYTES = HEADER.size + HEADER_CRC.size
+PLACEHOLDER = struct.Struct(">II")
 PAYLOAD_BYTES_MAX = 128 * 1024 * 1024
 
 assert HEADER_BYTES == 56
@@ -49,6 +53,7 @@ class EntryKind(IntEnum):
     BARRIER = 3
     COMMAND = 4
     LOG_START = 5
+    PLACEHOLDER = 6
 
 
 _KINDS = {int(kind): kind for kind in EntryKind}
@@ -66,8 +71,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def last_index(self) -> Index:
-        """The last index that this entry stands for: its own."""
-        return self.index
+        """The last index that this entry stands for: of all but placeholders its own."""
+        if self.kind is not EntryKind.PLACEHOLDER:
+            return self.index
+        return Index(self.index + PLACEHOLDER.unpack(self.payload)[0] - 1)
 
     @property
     def end_offset(self) -> Offset:
@@ -111,9 +118,9 @@ def pack_header(entry: Entry, flushed: Index) -> bytes:
 
 
 class EntryMark(msgspec.Struct, frozen=True):
-    """What a header alone tells."""
+    """What a header alone tells; of a placeholder whose payload is damaged, `last_index` is its first one."""
 
-    index: Index
+    last_index: Index
     term: Term
     flushed: Index
 
@@ -123,18 +130,23 @@ def parse_mark(buffer: memoryview, position: int) -> EntryMark | None:
     body = position + HEADER_BYTES
     if body > len(buffer):
         return None
-    magic, length, index, term, kind, version, _, _, _, flushed, _ = HEADER.unpack_from(buffer, position)
+    magic, length, index, term, kind, version, _, _, _, flushed, payload_crc = HEADER.unpack_from(buffer, position)
     if magic != MAGIC or version != FORMAT_VERSION:
         return None
     covered = min(length, CRC_START) if kind == EntryKind.DATA else 0
     crc = crc32c.crc32c(buffer[body : body + covered], crc32c.crc32c(buffer[position : position + HEADER.size]))
     if crc != HEADER_CRC.unpack_from(buffer, position + HEADER.size)[0]:
         return None
-    return EntryMark(Index(index), Term(term), Index(flushed))
+    entries = 1
+    if kind == EntryKind.PLACEHOLDER:
+        payload = buffer[body : body + PLACEHOLDER.size]
+        if _flaw_of_placeholder(length, payload, payload_crc) is None:
+            entries = PLACEHOLDER.unpack(payload)[0]
+    return EntryMark(Index(index + entries - 1), Term(term), Index(flushed))
 
 
 class EntryHead(msgspec.Struct, frozen=True):
-    """What the header of a valid entry tells; the payload was not looked at."""
+    """What the header of a valid entry tells; the payload was not looked at, except of a placeholder: `entries`."""
 
     index: Index
     term: Term
@@ -144,11 +156,12 @@ class EntryHead(msgspec.Struct, frozen=True):
     flushed: Index
     payload_bytes: int
     payload_crc: int
+    entries: int = 1
 
     @property
     def last_index(self) -> Index:
         """As `Entry.last_index`."""
-        return self.index
+        return Index(self.index + self.entries - 1)
 
     @property
     def size(self) -> int:
@@ -183,9 +196,31 @@ def parse_head(buffer: memoryview, position: int) -> EntryHead | None:
     if version != FORMAT_VERSION or known_kind is None:
         known = f"this version reads format {FORMAT_VERSION}, kinds 1 to {max(_KINDS)}"
         raise UnknownFormatError(f"entry {index} has format {version} and kind {kind}; {known}")
+    entries = 1
+    if known_kind is EntryKind.PLACEHOLDER:
+        payload = buffer[body : body + PLACEHOLDER.size]
+        if len(payload) < min(length, PLACEHOLDER.size):
+            return None
+        flaw = _flaw_of_placeholder(length, payload, payload_crc)
+        if flaw is not None:
+            raise CorruptEntryError(f"entry {index}: {flaw}")
+        entries = PLACEHOLDER.unpack(payload)[0]
     return EntryHead(
-        *(Index(index), Term(term), known_kind, Offset(base_offset), count, Index(flushed), length, payload_crc)
+        *(Index(index), Term(term), known_kind, Offset(base_offset), count, Index(flushed), length, payload_crc),
+        *(entries,),
     )
+
+
+def _flaw_of_placeholder(length: int, payload: memoryview, payload_crc: int) -> str | None:
+    """Return what is wrong with the payload of a placeholder, which says that it has `length` bytes."""
+    if length != PLACEHOLDER.size or len(payload) < length:
+        return f"a placeholder with a payload of {length} bytes, not {PLACEHOLDER.size}"
+    if crc32c.crc32c(payload) != payload_crc:
+        return "wrong payload checksum"
+    entries, reserved = PLACEHOLDER.unpack(payload)
+    if entries == 0 or reserved:
+        return f"a placeholder for {entries} entries, reserved field {reserved}"
+    return None
 
 
 def parse_entry(buffer: memoryview, position: int) -> ParsedEntry | None:

@@ -3,7 +3,7 @@
 start_index - 1 <= flushed_index <= dirty_index <= pending_index
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from model.ids import Index, Offset, Term
@@ -45,8 +45,8 @@ class LogPositions:
         self.next_offset = next_offset
         self.unflushed_bytes = 0
         self.truncations = 0
-        # End offsets of the entries from _marks_base on.
-        self._marks_base = dirty_index
+        # Last indexes and end offsets of the newest entries; with placeholders, indexes are left out.
+        self._marked: list[Index] = [dirty_index]
         self._marks: list[Offset] = [next_offset]
 
     @property
@@ -90,18 +90,21 @@ class LogPositions:
         return self._terms[at].term if at >= 0 else self.start.prev_term
 
     def end_offset(self, index: Index) -> Offset | None:
-        """Return the offset after an entry, from memory; None if it is older than what memory holds."""
+        """Return the offset after an entry, from memory; None if it is older than what memory holds.
+
+        Also None for what lies inside a placeholder, except before the start.
+        """
         if index == self.start_index - 1:
             return self.start.base_offset
-        at = index - self._marks_base
-        return self._marks[at] if 0 <= at < len(self._marks) else None
+        at = bisect_left(self._marked, index)
+        return self._marks[at] if at < len(self._marked) and self._marked[at] == index else None
 
     def forget_marks(self, up_to: Index) -> None:
         """`end_offset` will be asked for nothing below `up_to` any more."""
-        excess = min(up_to, self.dirty_index) - self._marks_base
-        if excess > _MARKS_SLACK:
-            del self._marks[:excess]
-            self._marks_base = Index(self._marks_base + excess)
+        if up_to - self._marked[0] <= _MARKS_SLACK:
+            return
+        excess = bisect_left(self._marked, min(up_to, self.dirty_index))
+        del self._marks[:excess], self._marked[:excess]
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -118,6 +121,7 @@ class LogPositions:
         for entry in entries:
             if not self._terms or entry.term > self._terms[-1].term:
                 self._terms.append(TermStart(entry.index, entry.term, entry.base_offset))
+            self._marked.append(entry.last_index)
             self._marks.append(entry.end_offset)
             self.unflushed_bytes += entry.size
         self.dirty_index, self.next_offset = entries[-1].last_index, entries[-1].end_offset
@@ -141,10 +145,11 @@ class LogPositions:
             self.flushed_index, self.unflushed_bytes = dirty_index, 0
         else:
             self.unflushed_bytes -= removed_bytes
-        if dirty_index >= self._marks_base:
-            del self._marks[dirty_index - self._marks_base + 1 :]
+        kept = bisect_right(self._marked, dirty_index)
+        if kept:
+            del self._marks[kept:], self._marked[kept:]
         else:
-            self._marks_base, self._marks = dirty_index, [next_offset]
+            self._marked, self._marks = [dirty_index], [next_offset]
         self.check()
 
     def advance_start(self, start: LogStart) -> None:
@@ -185,7 +190,7 @@ class LogPositions:
         self.pending_term = start.prev_term
         self.next_offset = start.base_offset
         self.unflushed_bytes = 0
-        self._marks_base, self._marks = start.prev_index, [start.base_offset]
+        self._marked, self._marks = [start.prev_index], [start.base_offset]
         self.check()
 
     def check(self) -> None:
@@ -194,6 +199,6 @@ class LogPositions:
         assert self.start.base_offset <= self.start_offset == self.start.offset
         assert self.start.base_offset <= self.next_offset
         assert self.start_index - 1 <= self.flushed_index <= self.dirty_index <= self.pending_index
-        assert self._marks_base + len(self._marks) - 1 == self.dirty_index
+        assert self._marked[-1] == self.dirty_index
         assert self._marks[-1] == self.next_offset
         assert (self.unflushed_bytes == 0) == (self.flushed_index == self.dirty_index)

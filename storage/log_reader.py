@@ -17,6 +17,7 @@ from storage.entry import Entry, EntryKind
 from storage.errors import CorruptLogError, LogTruncatedError, OpenFilesError, StorageError
 from storage.file_range import FileRange, RangeSource
 from storage.log_context import LogContext
+from storage.placeholder import rest_of
 from storage.read_ahead import ReadAhead, ReadAheadBudget
 from storage.segment import LOOKUP_CHUNK_BYTES, Place, SegmentView, max_timestamp_of, read_run, scan, scan_heads
 from storage.verified_ranges import VerifiedBudget, VerifiedRanges
@@ -53,7 +54,8 @@ class LogReader:
 
     async def _read(self, first: Index, max_bytes: int, last: Index | None) -> list[Entry]:
         positions = self._positions
-        if first < positions.start_index:
+        start = positions.start
+        if first < start.index:
             raise LogTruncatedError(f"entry {first} is below the start of the log, {positions.start_index}")
         end = positions.dirty_index if last is None else min(last, positions.dirty_index)
         if first > end:
@@ -63,9 +65,12 @@ class LogReader:
             run = self._read_cache.read(first, end, max_bytes)
         if run is None:
             run = await self._read_on(first, end, max_bytes)
-        # Section 1: indexes are dense; `read_run` has refused by name whatever the disk may hold instead.
-        assert run[0].index == first
-        assert run[-1].index == first + len(run) - 1 <= end
+        if run[0].index < start.index:
+            # A placeholder stands for what lies before the start, too.
+            run = [rest_of(run[0], start.index, start.base_offset), *run[1:]]
+        # Section 1: indexes have no gap; `read_run` has refused by name whatever the disk may hold instead.
+        assert run[0].index <= first <= run[0].last_index
+        assert run[0].index + len(run) - 1 <= run[-1].index <= end
         return run
 
     async def _read_on(self, first: Index, end: Index, max_bytes: int) -> list[Entry]:
@@ -188,6 +193,8 @@ class LogReader:
     async def locate_end_offset(self, index: Index) -> Offset:
         """Return the offset after an entry in [start_index - 1, dirty_index], from the segments if need be.
 
+        Of an index that a placeholder stands for: the offset after the placeholder.
+
         Raises:
             StorageError: As `read`.
         """
@@ -210,6 +217,8 @@ class LogReader:
     async def index_of_offset(self, offset: Offset) -> Index:
         """Return the entry that holds the record at `offset`, or the first one after it; dirty_index + 1 if none.
 
+        Where a placeholder covers `offset`, its first index, or that of the start of the log where that is inside.
+
         Raises:
             LogTruncatedError: `offset` is below the start of the log.
             CorruptLogError: Damage on disk, or a disk that cannot be read.
@@ -217,6 +226,7 @@ class LogReader:
         """
 
         async def attempt() -> Index:
+            start_index = self._positions.start_index
             if offset < self._positions.start_offset:
                 raise LogTruncatedError(
                     f"offset {offset} is below the start of the log, {self._positions.start_offset}"
@@ -225,14 +235,14 @@ class LogReader:
                 return Index(self._positions.dirty_index + 1)
             cached = self._index_in_memory(offset)
             if cached is not None:
-                return cached
+                return max(cached, start_index)
             segment = self._segments.of_offset(offset)
             known = segment.index.index_at(offset)
             if known is not None:
                 # As a rule: consumers go on where a batch ended, and a row is kept of each that is large.
-                return Index(known)
+                return max(Index(known), start_index)
             view = segment.view(segment.index.position_of_offset(offset))
-            return await self._jobs.read(partial(_find_offset, view, offset))
+            return max(await self._jobs.read(partial(_find_offset, view, offset)), start_index)
 
         return await self._undisturbed(attempt)
 

@@ -104,7 +104,7 @@ class ReadAhead:
         size = 0
         for entry in entries or ():
             size += entry.size
-            if entry.last_index > last or (taken and size > max_bytes):
+            if entry.index > last or (taken and size > max_bytes):
                 break
             taken.append(entry)
         if not taken:

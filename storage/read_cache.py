@@ -91,7 +91,7 @@ async def free(blocks: list[_Block]) -> None:
 
 
 class ReadCache:
-    """A dense run of one log's entries, which ends where the tail cache begins."""
+    """A run of one log's entries without a gap, which ends where the tail cache begins."""
 
     def __init__(self, budget: ReadCacheBudget) -> None:
         self._budget = budget
@@ -150,20 +150,20 @@ class ReadCache:
             self._budget.shrink(self, freed)
 
     def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
-        """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
+        """As `TailCache.read`."""
         if not self.holds(first):
             return None
         self._budget.touch(self)
         self._budget.reads += 1
         number = bisect_right(self._blocks, first, key=_first_index) - 1
-        skip = first - self._blocks[number].entries[0].index
+        skip = _position_of(self._blocks[number].entries, first)
         run: list[Entry] = []
         size = 0
         while number < len(self._blocks):
             entries = self._blocks[number].entries
             for entry in entries[skip:] if skip else entries:
                 size += entry.size
-                if entry.last_index > last or (run and size > max_bytes):
+                if entry.index > last or (run and size > max_bytes):
                     return run
                 run.append(entry)
             number, skip = number + 1, 0
@@ -190,6 +190,13 @@ class ReadCache:
 
 def _cost(entry: Entry) -> int:
     return entry.size + ENTRY_OVERHEAD_BYTES
+
+
+def _position_of(entries: list[Entry], index: Index) -> int:
+    """Return which of these entries, which hold it, stands for an index."""
+    if entries[-1].last_index - entries[0].index < len(entries):
+        return index - entries[0].index
+    return bisect_right(entries, index, key=lambda entry: entry.index) - 1
 
 
 def _first_index(block: _Block) -> Index:

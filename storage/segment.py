@@ -260,7 +260,7 @@ def read_run(
 ) -> list[Entry]:
     """Return the entries [first, last] until `max_bytes` would be exceeded or damage follows, at least one.
 
-    `places` gets where each of them begins.
+    A placeholder is returned whole, also where it begins before `first`. `places` gets where each entry begins.
 
     Raises:
         CorruptLogError: Entry `first` is damaged, not there, or not reached because of damage before it.
@@ -311,14 +311,16 @@ def _run(views: list[SegmentView], first: Index, last: Index, chunk: int, room: 
             return
         # Without this the entry that has no room would be read and checked, and thrown away.
         for position, parsed in scan(view, chunk, lambda head: room.has(head.size)):
-            if parsed.entry.index < first:
+            entry = parsed.entry
+            if entry.last_index < first:
                 continue
-            if parsed.entry.index != due:
-                raise CorruptLogError(f"{view.path}: entry {parsed.entry.index} where {due} should be", view.path)
-            yield Place(number, position), parsed.entry
-            if parsed.entry.last_index >= last or room.is_full:
+            # The first one may be a placeholder that stands for entries before `first`, too.
+            if entry.index != due and not (due == first and entry.index < first):
+                raise CorruptLogError(f"{view.path}: entry {entry.index} where {due} should be", view.path)
+            yield Place(number, position), entry
+            if entry.last_index >= last or room.is_full:
                 return
-            due = Index(parsed.entry.last_index + 1)
+            due = Index(entry.last_index + 1)
 
 
 def find_cut(view: SegmentView, first_removed: Index, max_timestamp: int) -> Cut:

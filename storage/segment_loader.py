@@ -16,7 +16,14 @@ from storage.errors import CorruptEntryError, CorruptLogError, ForeignSegmentErr
 from storage.index_file import IndexRecord, index_path, read_index_file
 from storage.log_start import LogStart
 from storage.options import LogOptions
-from storage.segment import Segment, SegmentView, find_cut, max_timestamp_of, parse_segment_name, scan
+from storage.segment import (
+    LOOKUP_CHUNK_BYTES,
+    Segment,
+    SegmentView,
+    max_timestamp_of,
+    parse_segment_name,
+    scan,
+)
 from storage.segment_index import SegmentIndex, TermStart
 
 _MAGIC_BYTES = MAGIC.to_bytes(4, "big")
@@ -204,11 +211,20 @@ class SegmentLoader:
     def offset_at_start(self, segment: Segment) -> Offset:
         """Return the base offset of the entry at the start, which lies inside `segment`.
 
+        Inside a placeholder that is whatever the start says, as far as it is possible.
+
         Raises:
             CorruptLogError: Damage.
         """
         view = segment.view(segment.index.position_of_index(self._start.index))
-        return find_cut(view, self._start.index, -1).base_offset
+        start = self._start
+        for _, parsed in scan(view, LOOKUP_CHUNK_BYTES):
+            entry = parsed.entry
+            if entry.index == start.index:
+                return entry.base_offset
+            if entry.index < start.index <= entry.last_index:
+                return min(max(start.base_offset, entry.base_offset), entry.end_offset)
+        raise CorruptLogError(f"{view.path}: entry {start.index} is not where it should be", view.path)
 
     # -- without ------------------------------------------------------------------------------------------------
 
@@ -280,7 +296,7 @@ class SegmentLoader:
         while at >= 0:
             mark = parse_mark(content, at)
             if mark is not None:
-                self._witness(mark.flushed, mark.index, mark.term)
+                self._witness(mark.flushed, mark.last_index, mark.term)
             at = data.find(_MAGIC_BYTES, at + _whole_entry_bytes(content, at))
 
     def _witness(self, flushed: Index, index: Index, term: Term) -> None:

@@ -1,8 +1,11 @@
 """The newest entries of a log in memory: consumers at the tail, and whoever sends them on, read no file.
 
+What is here follows one another without a gap; with placeholders there are fewer entries than indexes.
+
 Bounded twice: per log, and over all logs of the node, where those that were written longest ago give way.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -35,7 +38,7 @@ class TailBudget:
 
 
 class TailCache:
-    """A dense run of the newest entries, by index."""
+    """The newest entries, by index."""
 
     def __init__(
         self,
@@ -82,14 +85,17 @@ class TailCache:
         self._budget.shrink(self, size)
 
     def read(self, first: Index, last: Index, max_bytes: int) -> list[Entry] | None:
-        """Return entries from `first` on, at least one, until `last` or `max_bytes`; None if `first` is not here."""
+        """Return entries from the one that stands for `first` on, at least one, until `last` or `max_bytes`.
+
+        None if that one is not here. A placeholder is returned whole, also where it goes on behind `last`.
+        """
         if not self.holds(first):
             return None
         run: list[Entry] = []
         size = 0
         for entry in self._from(first):
             size += entry.size
-            if entry.last_index > last or (run and size > max_bytes):
+            if entry.index > last or (run and size > max_bytes):
                 break
             run.append(entry)
         return run
@@ -116,9 +122,12 @@ class TailCache:
         return self._entries[low].index
 
     def _from(self, first: Index) -> Iterable[Entry]:
-        skip = first - self._entries[0].index
+        entries = self._entries
+        skip = first - entries[0].index
+        if entries[-1].last_index - entries[0].index >= len(entries):
+            skip = bisect_right(entries, first, key=lambda entry: entry.index) - 1
         # A deque is quick at its ends: consumers at the tail take a few of the newest entries.
-        if skip > len(self._entries) // 2:
-            count = len(self._entries) - skip
-            return [self._entries[-1 - back] for back in range(count - 1, -1, -1)]
-        return islice(self._entries, skip, None)
+        if skip > len(entries) // 2:
+            count = len(entries) - skip
+            return [entries[-1 - back] for back in range(count - 1, -1, -1)]
+        return islice(entries, skip, None)

@@ -294,9 +294,9 @@ class LogRows:
         for reason in self._disorders(named, position, entry):
             yield self._broken(named.path, position, reason, index=entry.index, term=entry.term)
         self._due_index, self._due_offset, self._term = entry.last_index + 1, entry.end_offset, entry.term
-        if entry.index >= self._wanted.first:
+        if entry.last_index >= self._wanted.first:
             self._shown += 1
-            self._last = int(entry.index)
+            self._last = int(entry.last_index)
             row, flaw = _entry_row(position, parsed, is_raft0=self._group == RAFT0)
             yield row
             if flaw is not None:
@@ -331,6 +331,8 @@ def _entry_row(position: int, parsed: ParsedEntry, *, is_raft0: bool) -> tuple[R
     try:
         if entry.kind is EntryKind.DATA:
             row["batch"], flaw = _batch(entry)
+        elif entry.kind is EntryKind.PLACEHOLDER:
+            row["last_index"] = entry.last_index
         elif entry.kind is EntryKind.LOG_START:
             start = decode_log_start(entry.payload)
             row["start"] = {"index": start.index, "offset": start.offset}

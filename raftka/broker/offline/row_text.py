@@ -77,6 +77,8 @@ def _entry(row: Row) -> str:
             line += f", {marker_text(batch['marker'])}"
         elif batch["is_transactional"]:
             line += ", part of a transaction"
+    if last_index := row.get("last_index"):
+        line += f"; stands for entries {row['index']} to {last_index}"
     if start := row.get("start"):
         line += f"; the log starts at entry {start['index']}, offset {start['offset']}"
     if configuration := row.get("configuration"):

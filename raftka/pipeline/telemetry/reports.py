@@ -31,7 +31,7 @@ REASONS = ("not_json", "other_version", "incomplete", "wrong_clock")
 
 LEVELS = ("quorum_ack", "leader_ack")
 # Kinds of entries; others are of later brokers, and left out.
-KINDS = ("data", "configuration", "barrier", "command", "log_start")
+KINDS = ("data", "configuration", "barrier", "command", "log_start", "placeholder")
 
 _HISTOGRAM = "STRUCT<max_us: BIGINT, buckets: ARRAY<ARRAY<BIGINT>>>"
 _BY_KIND = f"MAP<STRING, {_HISTOGRAM}>"

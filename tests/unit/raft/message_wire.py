@@ -189,6 +189,8 @@ def _render_entry(entry: Entry) -> str:
             return f"{text} {render_configuration(decode_configuration(entry.payload))}"
         except StorageError as error:
             return f"{text} configuration that {error}"
+    if entry.kind is EntryKind.PLACEHOLDER:
+        return f"{entry.index} to {entry.last_index}@{entry.term}"
     return f"{text} barrier" if entry.kind is EntryKind.BARRIER else text
 
 

@@ -49,6 +49,7 @@ from storage.log import Log
 from storage.log_start import LogStart
 from storage.memory_kvstore import MemoryKvStore
 from storage.options import LogIdentity, LogOptions
+from storage.placeholder import placeholder
 from tests.simulation.world.world import World
 from tests.unit.raft.message_wire import Message, Request, Wire, WireClient, replica
 from tests.unit.storage.log_harness import BATCH_HEADER_BYTES, StepWorkers, batch
@@ -182,15 +183,18 @@ class Stage:
 
     # -- lives --------------------------------------------------------------------------------------------------
 
-    def write_log(self, node_id: int, terms: list[int]) -> None:
-        """Prepare the log of a replica that has not started, and that it was durably in its last entry's term."""
+    def write_log(self, node_id: int, terms: list[int], counts: list[int] | None = None) -> None:
+        """Prepare the log of a replica that has not started, and that it was durably in its last entry's term.
+
+        The entries are those of `entries_after`.
+        """
         actor = self.actors[node_id]
         if vote_key(GROUP) not in actor.durable:
             self.write_vote(node_id, terms[-1], None)
 
         async def write() -> None:
             log = await self._open(actor)
-            await log.append(entries_after(log, 0, terms))
+            await log.append(entries_after(log, 0, terms, counts))
             await log.flush()
             await log.close()
 
@@ -371,12 +375,20 @@ class Stage:
         self.wire.send_back(message, reply)
 
 
-def entries_after(log: Log, prev_index: int, terms: list[int]) -> list[Entry]:
-    """Return entries of these terms, without records, that follow `prev_index`."""
-    return [
-        Entry(Index(index), Term(term), EntryKind.COMMAND, Offset(log.next_offset), 0, b"%d@%d" % (index, term))
-        for index, term in enumerate(terms, prev_index + 1)
-    ]
+def entries_after(log: Log, prev_index: int, terms: list[int], counts: list[int] | None = None) -> list[Entry]:
+    """Return entries of these terms, without records, that follow `prev_index`.
+
+    Where `counts` says more than 1 it is a placeholder for so many.
+    """
+    entries = []
+    index = Index(prev_index)
+    for term, count in zip(terms, counts or [1] * len(terms), strict=True):
+        first, index, offset = Index(index + 1), Index(index + count), Offset(log.next_offset)
+        if count > 1:
+            entries.append(placeholder(first, index, Term(term), offset, offset))
+        else:
+            entries.append(Entry(first, Term(term), EntryKind.COMMAND, offset, 0, b"%d@%d" % (index, term)))
+    return entries
 
 
 def render_follower(follower: FollowerIndexMetadata) -> str:

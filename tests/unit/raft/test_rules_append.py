@@ -14,8 +14,8 @@ def view(terms: list[int], commit: int = 0) -> LogView:
     return LogView(Index(1), Index(len(terms)), Index(commit), lambda i: Term(terms[i - 1] if i else 0))
 
 
-def entries(terms: list[int], first: int) -> list[tuple[Index, Term]]:
-    return [(Index(i), Term(t)) for i, t in enumerate(terms, 1) if i >= first]
+def entries(terms: list[int], first: int) -> list[tuple[Index, Index, Term]]:
+    return [(Index(i), Index(i), Term(t)) for i, t in enumerate(terms, 1) if i >= first]
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,40 @@ def test_an_accepted_append_leaves_a_log_that_starts_with_the_leaders(
     kept = ours if plan.truncate_at is None else ours[: plan.truncate_at - 1]
     after = kept + theirs[prev + plan.skip :]
     assert after[: len(theirs)] == theirs
+
+
+def merged(single: list[tuple[Index, Index, Term]], cuts: list[bool]) -> list[tuple[Index, Index, Term]]:
+    """Put neighbours of one term into one placeholder, except behind a cut."""
+    made: list[tuple[Index, Index, Term]] = []
+    for (first, last, term), is_cut in zip(single, cuts, strict=True):
+        if made and not is_cut and made[-1][2] == term:
+            made[-1] = (made[-1][0], last, term)
+        else:
+            made.append((first, last, term))
+    return made
+
+
+@settings(deadline=None)
+@given(diverging_logs(), st.data())
+def test_placeholders_lead_to_the_log_that_their_entries_lead_to(
+    logs: tuple[list[int], list[int], int], data: st.DataObject
+) -> None:
+    ours, theirs, shared = logs
+    commit = data.draw(st.integers(0, shared))
+    prev = data.draw(st.integers(0, len(theirs)))
+    single = entries(theirs, prev + 1)
+    placeholders = merged(single, data.draw(st.lists(st.booleans(), min_size=len(single), max_size=len(single))))
+    where = view(ours, commit), Index(prev), Term(theirs[prev - 1] if prev else 0)
+    one, other = plan_append(*where, single), plan_append(*where, placeholders)
+    if isinstance(one, Reject) or isinstance(other, Reject):
+        assert one == other
+        return
+    assert one.truncate_at == other.truncate_at
+    end = len(ours) if one.truncate_at is None else one.truncate_at - 1
+    left = placeholders[other.skip :]
+    assert bool(left) == bool(single[one.skip :])
+    # The first one that is appended may have begun before the end of the log, and goes on behind it.
+    assert not left or left[0][0] <= end + 1 <= left[0][1]
 
 
 def test_a_duplicated_request_appends_and_cuts_nothing() -> None:

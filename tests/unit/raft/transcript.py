@@ -14,7 +14,7 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
 
     cluster N [option=value ...]            N replicas that have not started; options of RaftOptions, min_in_sync
     voters N ...                            who has founded the group, if not all of the cluster
-    log N TERM ...                          the log a replica starts with
+    log N TERM[xCOUNT] ...                  the log a replica starts with; with a count, placeholders for so many entries
     vote N TERM [VOTED]                     the vote a replica starts with
     start [N ...] / stop N                  begin and end lives; the first replica of a new group stands at once
     elect N                                 a whole election with nobody hearing a leader; prints its end only
@@ -35,7 +35,7 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     read N NAME                             a linearizable read begins at N
     move-start N INDEX [OFFSET]             the leader proposes that the log starts there
     say A->B vote|pre-vote term=T end=I@T
-    say A->B append term=T after=I@T [entries=T,T,..] [commit=I] [visible=I] [flush]
+    say A->B append term=T after=I@T [entries=T[xCOUNT],..] [commit=I] [visible=I] [flush]
     say A->B snapshot term=T start=I offset=O after=T applied=I@T
     say A->B beat term=T [at=I@T] [commit=I] [visible=I]
     aim N,.. [revision=R] [retired=N,..] [at=N,..]  replicas learn which voters are wanted, all that run or those `at`
@@ -152,7 +152,7 @@ class Teller:
         self.stage.configuration = GroupConfiguration.of(_replicas(nodes))
 
     def do_log(self, node: str, *terms: str) -> None:
-        self.stage.write_log(int(node), list(map(int, terms)))
+        self.stage.write_log(int(node), *_terms_and_counts(terms))
 
     def do_vote(self, node: str, term: str, voted_for: str | None = None) -> None:
         self.stage.write_vote(int(node), int(term), None if voted_for is None else int(voted_for))
@@ -326,8 +326,8 @@ class Teller:
             self.stage.say(source, target, request)
         else:
             after, after_term = _position(options["after"])
-            terms = [int(each) for each in options.get("entries", "").split(",") if each]
-            entries = entries_after(self.stage.replica(target).log, after, terms)
+            terms = [each for each in options.get("entries", "").split(",") if each]
+            entries = entries_after(self.stage.replica(target).log, after, *_terms_and_counts(terms))
             payload = b"".join(pack_header(entry, entry.index) + bytes(entry.payload) for entry in entries)
             request = AppendEntriesRequest(GROUP, int(term), after, after_term, commit, visible, "flush" in flags)
             self.stage.say(source, target, request, payload)
@@ -371,6 +371,12 @@ def _on_links(links: tuple[str, ...]) -> Callable[[Message], bool]:
 
 def _replicas(nodes: Iterable[str]) -> tuple[Replica, ...]:
     return tuple(replica(int(node)) for node in nodes)
+
+
+def _terms_and_counts(words: Iterable[str]) -> tuple[list[int], list[int]]:
+    """Return what `3` and `3x5` say: the terms, and how many entries each stands for."""
+    parts = [word.partition("x") for word in words]
+    return [int(term) for term, _, _ in parts], [int(count or 1) for _, _, count in parts]
 
 
 def _position(text: str) -> tuple[int, int]:

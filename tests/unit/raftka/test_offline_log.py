@@ -31,8 +31,9 @@ from raftka.broker.offline.transaction_rows import marker_row, marker_text
 from runtime.files import OsFileSystem
 from storage.entry import Entry, EntryKind
 from storage.log_start import ORIGIN, LogStart
+from storage.placeholder import placeholder
 from storage.snapshot_file import Snapshot, snapshot_path
-from tests.unit.storage.log_harness import Place, Spec, append, barrier, flip
+from tests.unit.storage.log_harness import Place, Spec, append, barrier, entries_after, flip
 
 # In a record, and nowhere else.
 MARKER = b"a-marker-of-a-record"
@@ -156,6 +157,31 @@ def test_text_has_a_line_for_each_entry_and_no_record(tmp_path: Path, dump: Dump
     _, out, _ = dump(directory)
     assert "wrong record batch checksum" in out
     assert "DAMAGE" in out
+
+
+def test_a_placeholder_says_for_which_entries_it_stands(tmp_path: Path, dump: Dump) -> None:
+    async def scenario() -> Place:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            one, *removed, last = entries_after(0, 0, [Spec(records=2)] * 6)
+            whole = placeholder(
+                *(removed[0].index, removed[-1].index, removed[0].term),
+                *(removed[0].base_offset, removed[-1].end_offset),
+            )
+            await log.append([one, whole, last])
+            await log.flush()
+        return place
+
+    directory = asyncio.run(scenario()).directory
+    code, out, _ = dump(directory)
+    assert code == 0
+    assert "entry 2 term 1 placeholder: " in out
+    assert "offsets 2-9, flushed 0, checksum ok; stands for entries 2 to 5\n" in out
+    assert indexes(rows_of(dump, directory, "--from", "4")) == [2, 6]
+    rows = rows_of(dump, directory)
+    assert [row.get("last_index") for row in of(rows, "entry")] == [None, 5, None]
+    (end,) = of(rows, "end")
+    assert (end["entries"], end["last"], end["damages"]) == (3, 6, 0)
 
 
 def test_from_and_limit_choose_entries(tmp_path: Path, dump: Dump) -> None:

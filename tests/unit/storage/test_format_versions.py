@@ -64,7 +64,7 @@ def test_an_entry_of_an_unknown_format_or_kind_is_refused_and_not_cut(
         await filled(place)
         last = place.directory / place.names()[-1]
         last.write_bytes(last.read_bytes() + of_the_future(position, value))
-        await refused(place, rf"{last.name}.*format .*this version reads format 1, kinds 1 to 5")
+        await refused(place, rf"{last.name}.*format .*this version reads format 1, kinds 1 to 6")
 
     asyncio.run(scenario())
 
