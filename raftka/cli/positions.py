@@ -14,7 +14,8 @@ from raftka.kafka.groups import Partition
 
 POSITION_METAVAR = "start|end|N|-N|@TIME"
 POSITION_HELP = (
-    "N: that offset; -N: the last N records; @TIME: the first record at that time or later, such as @2030-01-31,"
+    "N: that offset; -N: the last N offsets, of which markers of transactions take some;"
+    " @TIME: the first record at that time or later, such as @2030-01-31,"
     " @2030-01-31T12:00:00Z (UTC if it has no zone), seconds or milliseconds since 1970, or @-1h30m (ago). kcat's"
     " beginning and s@MILLISECONDS work too"
 )

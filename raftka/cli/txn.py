@@ -15,6 +15,8 @@ from raftka.counted import counted
 from raftka.kafka import client as kafka_client
 
 _NOTHING = "-"
+# Brokers tell the start of the last transaction also after it has ended.
+_IS_OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
 class State(StrEnum):
@@ -85,7 +87,7 @@ def describe(transactional_id: str, brokers: str, output: Format) -> None:
     node, found = transactions.describe(kafka_client.read_cluster(brokers), transactional_id)
     if found.error:
         raise CommandError(f"no transactional id {transactional_id!r} (`raftka txn list` shows which there are)")
-    is_open = found.started_ms >= 0
+    is_open = found.state in _IS_OPEN and found.started_ms >= 0
     report = {
         "transactional_id": transactional_id,
         "coordinator": node,

@@ -14,6 +14,7 @@ from raftka.cli.output import print_json, print_table
 from raftka.cli.param_types import BoundedInt
 from raftka.kafka import client as kafka_client
 from raftka.kafka.client import ClusterInfo
+from raftka.kafka.errors import KafkaClientError
 
 if TYPE_CHECKING:
     from raftka.kafka.transactions import OpenTransaction
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
 # Topics have no slash in their names.
 _PARTITION = re.compile(r"([^/]{1,249})/(0|[1-9][0-9]{0,8})")
-# Kafka's default of transaction.max.timeout.ms, in minutes: the coordinator has ended everything older.
-_MAX_TIMEOUT_MINUTES = 15
+# The longest that a producer may ask for: the coordinator has ended everything older. And Kafka's default of it.
+_LONGEST_KEY = "transaction.max.timeout.ms"
+_LONGEST_MS = 900_000
 # Kafka's clients write transactions to their partitions by way of their coordinators only.
 _COORDINATORS_TOPIC = "__transaction_state"
 _SHOWN_MAX = 3
@@ -41,13 +43,13 @@ _SHOWN_MAX = 3
 @click.option(
     *("--max-transaction-timeout", "minutes"),
     type=BoundedInt(0, 2**31 - 1),
-    default=_MAX_TIMEOUT_MINUTES,
     metavar="MINUTES",
-    help="Pass over transactions whose last record is younger than that.",
+    help="Pass over transactions whose last record is younger than that; 0: over none, also if its time is ahead."
+    f" [default: {_LONGEST_KEY} of the cluster]",
 )
 @brokers_option
 @format_option
-def find_hanging(topic: str | None, broker: int | None, minutes: int, brokers: str, output: Format) -> None:
+def find_hanging(topic: str | None, broker: int | None, minutes: int | None, brokers: str, output: Format) -> None:
     """Find transactions that are open in a partition and that no coordinator will end.
 
     Readers at read_committed wait at such a transaction for ever. `raftka txn abort` ends it. The transaction of a
@@ -59,8 +61,9 @@ def find_hanging(topic: str | None, broker: int | None, minutes: int, brokers: s
 
     cluster = kafka_client.read_cluster(brokers)
     told = transactions.open_transactions(cluster, _partitions(cluster, topic, broker))
-    oldest_ms = time.time_ns() // 1_000_000 - minutes * 60_000
-    suspects = [each for each in told.found if each.producer.last_timestamp <= oldest_ms]
+    longest_ms = _longest_ms(brokers, cluster) if minutes is None else minutes * 60_000
+    oldest_ms = time.time_ns() // 1_000_000 - longest_ms
+    suspects = [each for each in told.found if longest_ms == 0 or each.producer.last_timestamp <= oldest_ms]
     found = transactions.hanging_among(cluster, suspects)
     if output is Format.JSON:
         print_json([_row(each) for each in found])
@@ -81,6 +84,15 @@ def find_hanging(topic: str | None, broker: int | None, minutes: int, brokers: s
         shown = [f"{_name(where)}: {why}" for where, why in sorted(told.untold.items())]
         more = f"; and {len(shown) - _SHOWN_MAX} more" if len(shown) > _SHOWN_MAX else ""
         raise CommandError(f"not every partition tells its transactions: {'; '.join(shown[:_SHOWN_MAX])}{more}")
+
+
+def _longest_ms(brokers: str, cluster: ClusterInfo) -> int:
+    """Return how long a transaction may be open, as a broker of the cluster says; Kafka's default if it does not."""
+    try:
+        configured = kafka_client.read_broker_config(brokers, min(cluster.brokers)).get(_LONGEST_KEY, "")
+    except KafkaClientError:
+        configured = ""
+    return int(configured) if configured.isdecimal() else _LONGEST_MS
 
 
 def _given_partition(_: click.Context, __: click.Parameter, text: str) -> "Partition":

@@ -26,7 +26,8 @@ def check_hanging(picture: Picture) -> Iterator[Finding]:
     for number, key in enumerate(sorted(hanging)):
         if number == _SHOWN_MAX:
             more = counted(len(hanging) - _SHOWN_MAX, "more transaction")
-            words, cure = f"as open as these: {more}", "list them: raftka txn find-hanging"
+            words = f"as open as these: {more}"
+            cure = "list them: raftka txn find-hanging --max-transaction-timeout 0"
             yield Finding(Level.PROBLEM, "transactions", words, cure, _CAUSE)
             return
         yield _hanging(hanging[key])
@@ -42,8 +43,12 @@ def _hanging(each: TransactionPicture) -> Finding:
         Level.PROBLEM,
         "transactions",
         f"{each.topic}-{each.number}: the transaction of producer {each.producer_id}, epoch {each.epoch}, has been open"
-        f" for {each.open_seconds / 60:.0f} min; {waits}",
-        "see whether its coordinator knows it: raftka txn find-hanging; if it does not, end it:"
-        f" raftka txn abort {each.topic}/{each.number} --start-offset {each.first_offset}",
-        f"{_CAUSE}: it ends each transaction after {each.max_seconds / 60:.0f} min (transaction.max.timeout.ms)",
+        f" for {_duration(each.open_seconds)}; {waits}",
+        f"end it, which is refused if its coordinator has it: raftka txn abort {each.topic}/{each.number}"
+        f" --start-offset {each.first_offset}",
+        f"{_CAUSE}: it ends each transaction after {_duration(each.max_seconds)} (transaction.max.timeout.ms)",
     )
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

@@ -20,7 +20,9 @@ evidence, and for operators who ask how long an outage lasts.
 
 Made by `make chaos` (`python -m tests.chaos`) from the summaries of its runs; not to be edited. What the runs do is in
 [testing.md](../testing.md); what the verdicts mean in [history-format.md](../history-format.md). The machine may have had
-other work beside a run: verdicts do not depend on that, latencies and outages do.
+other work beside a run: verdicts do not depend on that, latencies and outages do. Transactions are those of librdkafka,
+which speaks the older version of their protocol (EndTxn below 5); clients that speak the newer one are tested on
+[another page](../compatibility.md).
 """
 
 _COLUMNS = (

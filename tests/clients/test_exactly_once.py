@@ -63,6 +63,19 @@ def test_each_input_has_one_output_though_leaders_and_coordinators_are_killed(
         check_each_input_has_one_output(pipeline, feeder, transactional.bootstrap)
 
 
+@pytest.mark.parametrize("pipeline", ["kafka-python"], indirect=True)
+def test_each_input_has_one_output_though_a_leader_is_killed(transactional: BrokerCluster, pipeline: Pipeline) -> None:
+    """The kills above are too long for kafka-python outside of `make test-long`."""
+    with pipeline_at_work(pipeline, transactional.bootstrap, _INSTANCE) as feeder:
+        victim = Referee(transactional).leader_of(pipeline.target)
+        transactional[victim].kill()
+        try:
+            pipeline.wait_more(50)
+        finally:
+            transactional.restart([victim])
+        check_each_input_has_one_output(pipeline, feeder, transactional.bootstrap)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("pipeline", _each(_IN_GROUPS), indirect=True)
 def test_each_input_has_one_output_though_an_instance_dies_and_comes_back(

@@ -1,28 +1,64 @@
 """Spark's Kafka source at read_committed: committed records once, nothing aborted, nothing beyond the last stable offset.
 
-A batch may end with a marker, which Spark counts as an offset and never gets; streams go on behind it.
+A batch may end with a marker, which Spark counts as an offset and never gets; streams go on behind it. On Apache Kafka
+first (`make test-long`), and with the same outcome on Raftka.
 """
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from raftka.kafka.client import create_topic
 from raftka.pipeline.archive.folder import ArchiveFolder
 from raftka.pipeline.archive.restoring import Restore, restore
 from raftka.pipeline.archive.verification import Wanted, verify
+from tests.needed_tools import needs_tools
 from tests.pipeline.pipelines import new_topic, read_available, run
 from tests.process.acked_log import quiet_logger
 from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 
+_APACHE_KAFKA = pytest.param("apache-kafka", marks=[pytest.mark.long, needs_tools("java", "mvn")])
+_numbers = itertools.count()
 
-def transactional(cluster: BrokerCluster, name: str) -> Producer:
+
+@pytest.fixture(scope="module")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three brokers of Apache Kafka, as it is shipped: their addresses."""
+    from benchmarks.kafka.kafka_cluster import running_kafka
+
+    with running_kafka(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka.bootstrap
+
+
+@pytest.fixture(params=[_APACHE_KAFKA, "raftka"])
+def brokers(request: pytest.FixtureRequest) -> str:
+    """The addresses of three brokers."""
+    if request.param == "apache-kafka":
+        return str(request.getfixturevalue("apache_kafka"))
+    cluster: BrokerCluster = request.getfixturevalue("cluster")
+    return cluster.bootstrap
+
+
+@pytest.fixture
+def topic(brokers: str, request: pytest.FixtureRequest) -> str:
+    """A topic of one partition."""
+    if "apache" not in request.node.name:
+        return new_topic(request.getfixturevalue("cluster"), "orders")
+    name = f"orders-{next(_numbers)}"
+    create_topic(brokers, name, 1, 3)
+    return name
+
+
+def transactional(brokers: str, name: str) -> Producer:
     producer = Producer(
         {
-            "bootstrap.servers": cluster.bootstrap,
+            "bootstrap.servers": brokers,
             "transactional.id": name,
             "transaction.timeout.ms": 600_000,
             "logger": quiet_logger(),
@@ -39,16 +75,15 @@ def begin(producer: Producer, topic: str, numbers: range) -> None:
     assert producer.flush(DEADLINE_SECONDS) == 0
 
 
-def read(spark: Any, cluster: BrokerCluster, topic: str, **options: str) -> list[int]:
-    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap).option("subscribe", topic)
+def read(spark: Any, brokers: str, topic: str, **options: str) -> list[int]:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", topic)
     return sorted(int(row.value) for row in reader.options(**options).load().select("value").collect())
 
 
 def test_spark_reads_what_is_committed_and_goes_on_behind_markers(
-    spark: Any, cluster: BrokerCluster, tmp_path: Path
+    spark: Any, brokers: str, topic: str, tmp_path: Path
 ) -> None:
-    topic = new_topic(cluster, "orders")
-    producer, late = transactional(cluster, topic), transactional(cluster, f"{topic}-late")
+    producer, late = transactional(brokers, topic), transactional(brokers, f"{topic}-late")
     begin(producer, topic, range(100))
     producer.commit_transaction(DEADLINE_SECONDS)
     begin(producer, topic, range(100, 150))
@@ -59,11 +94,11 @@ def test_spark_reads_what_is_committed_and_goes_on_behind_markers(
     begin(producer, topic, range(210, 220))
     producer.commit_transaction(DEADLINE_SECONDS)
     stable = [*range(100), *range(150, 200)]
-    assert read(spark, cluster, topic, **COMMITTED) == stable
-    assert read(spark, cluster, topic) == list(range(220))
+    assert read(spark, brokers, topic, **COMMITTED) == stable
+    assert read(spark, brokers, topic) == list(range(220))
 
     found: list[int] = []
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", cluster.bootstrap)
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", brokers)
     reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").options(**COMMITTED)
 
     def take(frame: Any, _: int) -> None:
@@ -91,7 +126,7 @@ def test_an_archive_restores_aborted_records_only_if_it_was_written_at_read_unco
     spark: Any, cluster: BrokerCluster, tmp_path: Path, level: str, restored: range
 ) -> None:
     topic, path = new_topic(cluster, "orders"), tmp_path / "cold"
-    producer = transactional(cluster, topic)
+    producer = transactional(cluster.bootstrap, topic)
     begin(producer, topic, range(20))
     producer.abort_transaction(DEADLINE_SECONDS)
     begin(producer, topic, range(20, 40))
@@ -101,4 +136,4 @@ def test_an_archive_restores_aborted_records_only_if_it_was_written_at_read_unco
     assert verify(spark, folder, Wanted(cluster.bootstrap, isolation_level=level)).is_whole
     back = f"{topic}-back"
     restore(spark, folder, Restore(cluster.bootstrap, topic, back))
-    assert read(spark, cluster, back, **COMMITTED) == list(restored)
+    assert read(spark, cluster.bootstrap, back, **COMMITTED) == list(restored)

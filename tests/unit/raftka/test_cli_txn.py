@@ -23,9 +23,11 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> TransactionBrokers:
     monkeypatch.setattr(transactions, "ask", found.ask)
     monkeypatch.setattr(features, "ask", found.ask)
     monkeypatch.setattr(transactions, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(kafka_client, "read_broker_config", lambda *_: found.config)
     found.held = {
         "sink-2": Held("Ongoing", 12, [ORDERS_0, ORDERS_1], started_ms=time.time_ns() // 1_000_000),
-        "sink-1": Held("CompleteCommit", 11),
+        # Brokers keep the start of a transaction that has ended.
+        "sink-1": Held("CompleteCommit", 11, started_ms=1_000),
     }
     return found
 
@@ -182,6 +184,25 @@ def test_a_transaction_hangs_if_its_coordinator_does_not_have_it(
     ]
     assert run(["txn", "find-hanging", "--topic", "orders", "--max-transaction-timeout", "0", "-f", "json"]) == 0
     assert [each["producer_id"] for each in json.loads(capsys.readouterr().out)] == [11, 13, 14]
+
+
+def test_by_default_a_transaction_is_passed_over_while_its_producer_may_still_end_it(
+    brokers: TransactionBrokers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = time.time_ns() // 1_000_000
+    brokers.producers = {ORDERS_0: [Open(11, 700, last_timestamp=now - 40_000)]}
+
+    def hanging(*options: str) -> list[int]:
+        assert run(["txn", "find-hanging", "--topic", "orders", "-f", "json", *options]) == 0
+        return [each["producer_id"] for each in json.loads(capsys.readouterr().out)]
+
+    assert hanging() == []
+    brokers.config = {"transaction.max.timeout.ms": "30000"}
+    assert hanging() == [11]
+    # Timestamps are the producers': one may be ahead of every clock.
+    brokers.producers = {ORDERS_0: [Open(11, 700, last_timestamp=now + 3_000_000)]}
+    assert hanging() == []
+    assert hanging("--max-transaction-timeout", "0") == [11]
 
 
 def test_a_transaction_that_ends_while_coordinators_are_asked_does_not_hang(

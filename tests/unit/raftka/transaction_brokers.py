@@ -63,11 +63,13 @@ class TransactionBrokers:
         errors: Codes that are answered by API key, the next one last; none are left: no error.
         markers: The aborts that were asked for: (partition, producer id, epoch, coordinator epoch).
         ends_meanwhile: Producers whose transactions end when a coordinator is asked.
+        config: The configuration of each broker, as far as it tells.
     """
 
     held: dict[str, Held] = field(default_factory=dict)
     producers: dict[tuple[str, int], list[Open]] = field(default_factory=dict)
     offered: dict[str, tuple[int, int]] = field(default_factory=dict)
+    config: dict[str, str] = field(default_factory=dict)
     levels: dict[str, int] = field(default_factory=dict)
     errors: dict[ApiKey, list[int]] = field(default_factory=dict)
     markers: list[tuple[tuple[str, int], int, int, int]] = field(default_factory=list)
