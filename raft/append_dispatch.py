@@ -143,8 +143,9 @@ def send_backlog(context: ReplicaContext, follower: FollowerIndexMetadata, *, ow
             break
         if skips(context, follower, options.append_chunk_bytes):
             break
-        is_in_log = prev_index >= log.start_index - 1
-        entries = log.recent(Index(prev_index + 1), options.append_chunk_bytes) if is_in_log else None
+        first = Index(prev_index + 1)
+        is_in_log = prev_index >= log.start_index - 1 and not follower.lacks_state(first, log.compacted_index)
+        entries = log.recent(first, options.append_chunk_bytes) if is_in_log else None
         if not is_right_replica(context, follower):
             follower.on_lost_contact()
             break

@@ -65,6 +65,8 @@ class FollowerIndexMetadata:
     next_index_hint: Index = NO_INDEX
     # The first request whose answer lets recovery send again: after a loss or BUSY, one that was sent later.
     first_request_to_recover: int = 0
+    # Up to which entry its state is known to include all, because it has taken the leader's (RFC 0022, section 7).
+    state_index: Index = NO_INDEX
     # While its recovery is held to a rate: to which, for people.
     held_back_by: str = ""
     # Whether the leader's bound for learners was seen to be too low for it: it holds no more in this leadership.
@@ -148,11 +150,13 @@ class FollowerIndexMetadata:
         """
         self.on_alive(reply)
         self.match_index = min(self.match_index, self.dirty_index)
+        self.state_index = NO_INDEX
         self.lose_place()
         self.next_index_hint = Index(reply.match + 1)
 
     def on_lost_contact(self) -> None:
         """A request failed on the way, or was not taken: what the follower holds of it is unknown."""
+        self.state_index = NO_INDEX
         self.lose_place()
         self.first_request_to_recover = self.sent_requests + 1
 
@@ -202,6 +206,10 @@ class FollowerIndexMetadata:
         """Return the number of a request that is sent now."""
         self.sent_requests += 1
         return self.sent_requests
+
+    def lacks_state(self, first: int, compacted: Index) -> bool:
+        """Whether it needs the leader's state before the entries from `first` on: the log is compacted up to there."""
+        return first <= compacted and self.state_index < compacted
 
     def check_may_send(self, prev_index: int, window: int) -> None:
         """Assert R1 and R4 (RFC 0004): what is sent now follows what was sent, and the window has room for it.

@@ -79,6 +79,8 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
         size: Bytes of the whole state.
         checksum: That of the snapshot's file (storage/snapshot_file.py); the receiver compares before it installs.
         configuration: That of the snapshot; versions that know no other than the first one leave it out.
+        compacted_index: Entries up to here may lack records when the leader sends them: the receiver needs this state,
+            or one of its own that includes them (RFC 0022, section 7). 0: none does.
 
     The reply is that of an append: ALIVE for more chunks, SUCCESS with `match` just before `start` at the end, DAMAGED
     where a checksum is another one.
@@ -93,6 +95,7 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
     size: int
     checksum: int
     configuration: bytes = b""
+    compacted_index: _Number = 0
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):

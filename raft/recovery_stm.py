@@ -74,6 +74,8 @@ class RecoveryStm:
                     await self._until_idle()
                     if not await self._pace.is_known() or not await self._probe():
                         return
+                if self._lacks_state(follower.expected_log_end_index + 1) and not await self._install():
+                    return
                 await self._fill()
         except SnapshotTooLargeError:
             # Said and counted by whoever has looked. The follower waits until the state is smaller.
@@ -128,9 +130,9 @@ class RecoveryStm:
             prev_index = Index(next_index - 1)
             request = append_request(context, prev_index, log.term_at(prev_index), flush=False)
             entries: list[Entry] | None = []
-            if follower.match_index >= prev_index:
+            if follower.match_index >= prev_index and not self._lacks_state(next_index):
                 # It held that much in this term: the first chunk is the question.
-                entries = await self._read(next_index)
+                entries = await self._read_with_state(next_index)
                 if not self._goes_on() or not await self._is_admitted(entries):
                     return False
             if entries is None:
@@ -163,6 +165,11 @@ class RecoveryStm:
         except LogTruncatedError:
             return None
 
+    async def _read_with_state(self, first: Index) -> list[Entry] | None:
+        """As `_read`; none if the log was compacted during the read, so that the follower needs a state first."""
+        entries = await self._read(first)
+        return [] if entries and self._lacks_state(entries[0].index) else entries
+
     # -- chunks -------------------------------------------------------------------------------------------------
 
     async def _fill(self) -> None:
@@ -178,6 +185,8 @@ class RecoveryStm:
             if prev_index < log.start_index - 1:
                 follower.lose_place()
                 return
+            if self._lacks_state(prev_index + 1):
+                return
             if self._may_hand_over(prev_index):
                 self._hand_over()
                 return
@@ -190,12 +199,20 @@ class RecoveryStm:
                 # The start of the log has moved.
                 follower.lose_place()
                 return
-            if not await self._is_admitted(entries):
+            if not await self._is_admitted(entries) or self._lacks_state(entries[0].index):
                 return
             # Nobody else sends what memory does not hold; but something may have been refused during the read. Without
             # this check the chunk would go to a follower whose log may end elsewhere.
             if self._goes_on() and follower.expects(prev_index + 1):
                 self._send(request, entries, entries[-1].last_index)
+
+    def _lacks_state(self, first: int) -> bool:
+        """Whether the state goes before the entries from `first` on: records of them may be gone (RFC 0022, section 7).
+
+        The follower's own state would become another one than that of the original entries (C5).
+        """
+        log = self._context.log
+        return first <= log.dirty_index and self._follower.lacks_state(first, log.compacted_index)
 
     async def _is_admitted(self, entries: list[Entry] | None) -> bool:
         """Wait until the rates let a chunk pass; False: the recovery is over."""
@@ -261,10 +278,13 @@ class RecoveryStm:
     # -- snapshots ----------------------------------------------------------------------------------------------
 
     async def _install(self) -> bool:
-        """The follower lacks the entry before the log start: send what those entries have come to."""
+        """The follower lacks the entry before the log start, or needs a state: send what the entries have come to."""
         context, follower = self._context, self._follower
+        compacted = context.log.compacted_index
         snapshot = await context.log_state.take_snapshot()
-        if not self._is_current():
+        # A leader that was filled itself may have the mark of its own leader, and not the state yet that goes with it:
+        # its commit index will reach that.
+        if not self._is_current() or snapshot.applied_index < compacted:
             return False
         checksum = await snapshot_checksum(snapshot)
         if not self._is_current():
@@ -283,7 +303,7 @@ class RecoveryStm:
                 return False
             request = InstallSnapshotRequest(
                 *(context.link_name, self._term, start, snapshot.applied_index, snapshot.applied_term),
-                *(position, len(state), checksum, snapshot.configuration),
+                *(position, len(state), checksum, snapshot.configuration, compacted),
             )
             if context.figures is not None:
                 context.figures.recovery_bytes += len(chunk)
@@ -293,6 +313,7 @@ class RecoveryStm:
             position += len(chunk)
             if reply.status is AppendStatus.SUCCESS:
                 follower.next_index_hint = start.index
+                follower.state_index = max(follower.state_index, compacted)
                 return True
             if reply.status is AppendStatus.DAMAGED:
                 context.logger.warning("the snapshot reached node %d damaged: it is sent again", follower.node_id)

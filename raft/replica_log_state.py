@@ -122,13 +122,19 @@ class ReplicaLogState:
         """An entry got its place at the end of the log; if it cannot be written, `truncate` follows.
 
         Raises:
-            CorruptLogError: A LOG_START entry or a configuration that cannot be understood.
+            CorruptLogError: A LOG_START entry or a configuration that cannot be understood, or a placeholder behind
+                what the state includes: what was there is not known.
         """
         if entry.kind is EntryKind.LOG_START and entry.index > self._stepped.applied_index:
             start = decode_log_start(entry.payload)
             if not (1 <= start.index <= entry.index and 0 <= start.base_offset <= start.offset <= entry.base_offset):
                 raise CorruptLogError(f"entry {entry.index} moves the log start to {start}")
             self._pending.append((entry.index, start))
+        elif entry.kind is EntryKind.PLACEHOLDER and entry.last_index > self._stepped.applied_index:
+            raise CorruptLogError(
+                f"entries {entry.index} to {entry.last_index} were compacted, and the state is as of entry"
+                f" {self._stepped.applied_index} only"
+            )
         elif entry.kind is EntryKind.CONFIGURATION:
             self.configurations.note(entry.index, _decoded(entry))
         self._stepped.note(entry)

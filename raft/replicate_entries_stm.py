@@ -95,6 +95,8 @@ class ReplicateEntriesStm:
         followers = [follower for follower in context.state.followers.values() if self._may_send_to(follower)]
         if not followers:
             return
+        # C5 of RFC 0022: what is new was never compacted, so whoever is in step needs no state for it.
+        assert entries[0].index > context.log.compacted_index
         prev_index = Index(entries[0].index - 1)
         request = append_request(context, prev_index, context.log.term_at(prev_index), flush=self._asked is not None)
         buffers = wire_buffers(entries)

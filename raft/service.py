@@ -156,6 +156,8 @@ def check_snapshot_chunk(request: InstallSnapshotRequest, payload: memoryview) -
         flaw = "an empty chunk"
     elif not 0 <= request.checksum < 1 << 32:
         flaw = f"{request.checksum} is no checksum"
+    elif request.compacted_index > request.applied_index:
+        flaw = f"entries are compacted up to {request.compacted_index}, the state is as of {request.applied_index}"
     elif request.applied_term > request.term:
         flaw = f"state of term {request.applied_term} from a leader of term {request.term}"
     if flaw is not None:

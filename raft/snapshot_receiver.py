@@ -51,6 +51,8 @@ class SnapshotReceiver:
         A chunk that does not follow the ones before it, or is damaged, ends the transfer: the leader begins again.
         """
         if request.position == 0:
+            if self._has_all(request):
+                return follower_reply(self._context, AppendStatus.SUCCESS, Index(request.start.index - 1))
             self._begin(leader, request)
         incoming = self._incoming
         if incoming is None or incoming.source != _source(leader, request) or request.position != len(incoming.state):
@@ -75,6 +77,17 @@ class SnapshotReceiver:
             self._answer(leader, request, snapshot, reply, incoming.place), name="install-snapshot"
         )
         return reply
+
+    def _has_all(self, request: InstallSnapshotRequest) -> bool:
+        """Whether only a state was sent for entries that were compacted, and the one here includes them."""
+        return (
+            0 < request.compacted_index <= self._known and request.start.index <= self._context.state.commit_index + 1
+        )
+
+    @property
+    def _known(self) -> Index:
+        """The last entry of which the state here knows, settled or noted."""
+        return max(self._context.state.commit_index, self._context.log_state.applied_index)
 
     def forget(self) -> None:
         """Give up what has arrived of a snapshot: its leader begins again, or another one does."""
@@ -107,7 +120,7 @@ class SnapshotReceiver:
         place.used_at = math.inf
         try:
             if await _is_as_sent(request, snapshot):
-                answer = await self._install(leader, Term(request.term), snapshot)
+                answer = await self._install(leader, request, snapshot)
             else:
                 answer = self._refuse_damaged(leader, request.size, "wrong checksum")
         except BaseException:
@@ -126,15 +139,18 @@ class SnapshotReceiver:
         )
         return follower_reply(self._context, AppendStatus.DAMAGED, _NO_INDEX)
 
-    async def _install(self, leader: NodeId, term: Term, snapshot: Snapshot) -> AppendEntriesReply:
+    async def _install(self, leader: NodeId, request: InstallSnapshotRequest, snapshot: Snapshot) -> AppendEntriesReply:
         context, state = self._context, self._context.state
-        match = Index(snapshot.start.index - 1)
+        match, term = Index(snapshot.start.index - 1), Term(request.term)
         async with context.op_lock:
             if state.term != term or state.leader_id != leader:
                 return follower_reply(context, AppendStatus.STALE_TERM, _NO_INDEX)
-            # A log that has committed that far has nothing to replace.
-            if state.commit_index < match:
+            # A log that has committed that far has nothing to replace, and its state includes what is committed.
+            if state.commit_index < match or self._known < request.compacted_index:
                 try:
+                    if request.compacted_index:
+                        # C5: from the next chunk on there may be entries that no state can be derived from.
+                        await context.log.raise_compacted(Index(request.compacted_index))
                     await self._replace(snapshot)
                 except RefusedError:
                     return follower_reply(context, AppendStatus.FAILED, _NO_INDEX)
@@ -143,16 +159,23 @@ class SnapshotReceiver:
                     return follower_reply(context, AppendStatus.FAILED, _NO_INDEX)
         if state.term != term or state.leader_id != leader:
             return follower_reply(context, AppendStatus.STALE_TERM, _NO_INDEX)
+        # C5: the leader sends what it has compacted from here on.
+        assert self._known >= request.compacted_index
         state.on_matched(match)
         return follower_reply(context, AppendStatus.SUCCESS, match)
 
     async def _replace(self, snapshot: Snapshot) -> None:
         context, state = self._context, self._context.state
         context.probe.snapshots_installed += 1
-        context.logger.info(
-            "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.dirty_index
-        )
-        state.on_installing(snapshot.start.index)
+        if state.commit_index < snapshot.start.prev_index:
+            context.logger.info(
+                "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.dirty_index
+            )
+            state.on_installing(snapshot.start.index)
+        else:
+            context.logger.info(
+                "takes a state as of entry %d: entries up to there were compacted", snapshot.applied_index
+            )
         with context.steps.under_way(Step.APPEND):
             await context.log_state.install(snapshot)
         context.effects.settle(state.on_installed())
@@ -164,4 +187,4 @@ async def _is_as_sent(request: InstallSnapshotRequest, snapshot: Snapshot) -> bo
 
 def _source(leader: NodeId, request: InstallSnapshotRequest) -> tuple[object, ...]:
     said = (request.term, request.start, request.applied_index, request.applied_term, request.size, request.checksum)
-    return (leader, *said, request.configuration)
+    return (leader, *said, request.configuration, request.compacted_index)

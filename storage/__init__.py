@@ -13,7 +13,8 @@
 * `log_health`       poisoned or not, and what the log reports to its owner.
 * `log_recovery`     what a crash left: cut the torn tail, refuse or isolate what is damaged; `segment_loader` reads the
                      segments, `damaged_files` keeps copies of what is isolated.
-* `log_directory`    the identity file of a replica's directory.
+* `log_directory`    the identity file of a replica's directory; `compacted_mark` says how far its log may be compacted,
+                     `checked_file` how such small files are written.
 * `segment`          one segment file; `segment_index` its sparse index, `index_file` that on disk, written by
                      `segment_indexer`; `segment_writer` how appends and truncations block.
 * `aborted_rows`     which transactions the ABORT markers of a segment end; `aborted_lookup` those that a reader leaves

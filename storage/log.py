@@ -85,7 +85,7 @@ class Log(LogPositions):
         self._flusher = LogFlusher(context, self._indexer)
         self._appender = LogAppender(context, options)
         self._truncation = LogTruncation(context)
-        self._snapshots = LogSnapshots(context, recovered.snapshot)
+        self._snapshots = LogSnapshots(context, recovered.snapshot, recovered.compacted_index)
 
     @classmethod
     async def open(
@@ -165,6 +165,11 @@ class Log(LogPositions):
     def snapshot_index(self) -> Index:
         """The `applied_index` of the newest durable snapshot, 0 if there is none."""
         return self._snapshots.applied_index
+
+    @property
+    def compacted_index(self) -> Index:
+        """Up to here records may be gone, and no state is derived from entries (RFC 0022, section 7); 0: none is."""
+        return self._snapshots.compacted_index
 
     @property
     def closed_index(self) -> Index:
@@ -296,6 +301,15 @@ class Log(LogPositions):
         else:
             await self._snapshots.install(snapshot)
         return True
+
+    async def raise_compacted(self, index: Index) -> None:
+        """Let `compacted_index` be `index` at least; it is durable when this returns.
+
+        Raises:
+            RefusedError: No room, or no descriptor; try again later.
+            LogPoisonedError: The disk failed, now or before.
+        """
+        await self._snapshots.raise_compacted(index)
 
     async def forget_damaged(self) -> None:
         """Delete the copies of damaged files: the replica is whole again.

@@ -1,10 +1,10 @@
 """The identity file of one replica's directory: whose log it is, in which format."""
 
-import crc32c
 import msgspec
 
 from model.ids import DirectoryId, GroupId
 from runtime.files import FileSystem
+from storage.checked_file import read_checked_file, write_checked_file
 from storage.errors import ForeignDirectoryError, MismatchedLogError
 from storage.options import LogIdentity
 
@@ -85,18 +85,7 @@ def _names_of_entries(files: FileSystem, directory: str) -> list[str]:
 
 def _write(files: FileSystem, path: str, identity: LogIdentity) -> None:
     record = _IdentityRecord(FORMAT_VERSION, identity.group, identity.directory_id)
-    body = msgspec.json.encode(record)
-    temporary = f"{path}.tmp"
-    if files.exists(temporary):
-        files.unlink(temporary)
-    file = files.open(temporary, create=True)
-    try:
-        file.pwritev([f"{crc32c.crc32c(body):08x} ".encode(), body, b"\n"], 0)
-        file.fsync()
-    finally:
-        file.close()
-    files.rename(temporary, path)
-    files.fsync_dir(path.rpartition("/")[0])
+    write_checked_file(files, path, msgspec.json.encode(record))
 
 
 def read_log_identity(files: FileSystem, directory: str) -> LogIdentity | None:
@@ -114,16 +103,8 @@ def read_log_identity(files: FileSystem, directory: str) -> LogIdentity | None:
 
 
 def _read(files: FileSystem, path: str) -> _IdentityRecord:
-    file = files.open(path)
     try:
-        content = file.pread(file.size(), 0)
-    finally:
-        file.close()
-    checksum, _, body = content.rstrip(b"\n").partition(b" ")
-    try:
-        if int(checksum, 16) != crc32c.crc32c(body):
-            raise ForeignDirectoryError(f"{path} is damaged: wrong checksum")
-        record = msgspec.json.decode(body, type=_IdentityRecord)
+        record = msgspec.json.decode(read_checked_file(files, path), type=_IdentityRecord)
     except (ValueError, msgspec.MsgspecError) as error:
         raise ForeignDirectoryError(f"{path} is damaged: {error}") from error
     if record.format_version != FORMAT_VERSION:

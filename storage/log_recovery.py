@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 
-from model.ids import GroupId, Index, Offset, Term
+from model.ids import NO_INDEX, GroupId, Index, Offset, Term
 from runtime.open_files import OpenFiles
+from storage.compacted_mark import read_compacted_mark
 from storage.damaged_files import copy_damaged_end, damaged_copies, set_segments_aside, set_snapshot_aside
 from storage.errors import CorruptLogError, DamagedLogError, ForeignSegmentError, MismatchedLogError
 from storage.index_file import TEMPORARY_SUFFIX, index_path, remove_index_file
@@ -55,6 +56,7 @@ class RecoveredLog:
         damage: What was wrong with them.
         is_isolated: It had been durable, and copies of it are kept.
         has_damaged_copies: Something was isolated, now or earlier, and not forgotten.
+        compacted_index: How far the log may be compacted.
     """
 
     start: LogStart
@@ -67,6 +69,7 @@ class RecoveredLog:
     damage: str | None
     is_isolated: bool
     has_damaged_copies: bool
+    compacted_index: Index
 
 
 class LogRecovery:
@@ -94,6 +97,7 @@ class LogRecovery:
         """
         named = list_segments(self._files, self._directory)
         snapshot, flaw = self._find_start(named)
+        compacted = read_compacted_mark(self._files, self._directory)
         start = snapshot.start if snapshot is not None else ORIGIN
         below, rest = self._split(named, start)
         with ExitStack() as opened:
@@ -104,6 +108,9 @@ class LogRecovery:
                 raise DamagedLogError(flaw, self._lost_end(loader))
             # What ends before the start, or is not of its log, is what an interrupted install had still to remove.
             is_behind = loader.next_index < start.index or not self._fits(loader, start)
+            # The state went with the snapshot, and it cannot be derived from what compaction has left.
+            is_stateless = snapshot is None and flaw is not None and compacted != NO_INDEX
+            is_behind = is_behind or is_stateless
             last_index = start.prev_index if is_behind else Index(loader.next_index - 1)
             kept = [] if is_behind else self._kept(loader, start)
             # I4 of RFC 0002: nothing was changed so far. The files to be removed hold nothing of the log, the kept ones
@@ -113,7 +120,8 @@ class LogRecovery:
             if flaw is None:
                 self._check_known(named, last_index)
             else:
-                self._isolate(loader.segments, rest, with_snapshot=snapshot is None)
+                loaded = [] if is_stateless else loader.segments
+                self._isolate(loaded, rest, with_snapshot=snapshot is None)
             if is_behind:
                 self._remove_all(named)
             else:
@@ -138,6 +146,7 @@ class LogRecovery:
             flaw or damage,
             flaw is not None,
             bool(damaged_copies(self._files, self._directory)),
+            last_index if compacted is None else compacted,
         )
 
     def _load(

@@ -6,12 +6,15 @@ truncation touches, and only the last step of an install takes its turn among th
 
 from model.error_text import reason_of
 from model.ids import NO_INDEX, Index
+from runtime.open_files import NO_DESCRIPTORS
 from runtime.workers import Pool
+from storage.compacted_mark import write_compacted_mark
 from storage.damaged_files import remove_damaged_copies
+from storage.errors import DiskFullError, OpenFilesError
 from storage.log_context import LogContext
 from storage.log_start import LogStart
 from storage.segment_writer import remove_and_cut, remove_prefix
-from storage.snapshot_file import Snapshot, UnsettledSnapshotError, write_snapshot
+from storage.snapshot_file import DISK_FULL, Snapshot, UnsettledSnapshotError, write_snapshot
 
 
 class LogSnapshots:
@@ -19,13 +22,15 @@ class LogSnapshots:
 
     Attributes:
         applied_index: That of the newest durable snapshot, 0 if there is none.
+        compacted_index: How far the log may be compacted; a restart finds at least as much.
     """
 
-    def __init__(self, context: LogContext, found: Snapshot | None) -> None:
+    def __init__(self, context: LogContext, found: Snapshot | None, compacted_index: Index) -> None:
         self._context = context
         self._found = found
         self._start = found.start if found is not None else None
         self.applied_index: Index = found.applied_index if found is not None else NO_INDEX
+        self.compacted_index = compacted_index
 
     def pop_found(self) -> Snapshot | None:
         """Return what was found at the open; only once."""
@@ -121,6 +126,30 @@ class LogSnapshots:
     def _record_written(self, snapshot: Snapshot) -> None:
         self._found = None
         self._start, self.applied_index = snapshot.start, snapshot.applied_index
+
+    async def raise_compacted(self, index: Index) -> None:
+        """Make the mark durable, if it is below `index`.
+
+        Raises:
+            RefusedError: There is no room, or no descriptor; a restart may find the mark all the same.
+            LogPoisonedError: The disk failed, now or before.
+        """
+        await self._context.jobs.saved()
+        self._context.check_usable()
+        if index > self.compacted_index:
+            await self._context.jobs.save(lambda: self._raise_compacted(index))
+
+    async def _raise_compacted(self, index: Index) -> None:
+        files, directory = self._context.files, self._context.directory
+        try:
+            await self._context.env.workers.run(Pool.APPEND, lambda: write_compacted_mark(files, directory, index))
+        except OSError as error:
+            if error.errno in DISK_FULL:
+                raise DiskFullError(f"{directory}: {reason_of(error)}") from error
+            if error.errno in NO_DESCRIPTORS:
+                raise OpenFilesError(f"{directory}: {reason_of(error)}: raise `ulimit -n`") from error
+            raise self._context.health.poisoned(f"the mark of compaction: {reason_of(error)}") from error
+        self.compacted_index = index
 
     async def forget_damaged(self) -> None:
         """Delete the copies of damaged files.

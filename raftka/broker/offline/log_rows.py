@@ -28,6 +28,7 @@ from raftka.broker.offline.read_only_files import ReadOnlyFiles
 from raftka.broker.offline.segment_walk import Blank, Damage, Found, walk
 from raftka.broker.offline.transaction_rows import marker_row, pending_rows
 from runtime.files import File
+from storage.compacted_mark import COMPACTED_NAME, read_compacted_mark
 from storage.entry import Entry, EntryKind, ParsedEntry
 from storage.errors import StorageError
 from storage.index_file import index_path, read_index_file
@@ -167,11 +168,21 @@ class LogRows:
             if name in (_IDENTITY_NAME, SNAPSHOT_NAME) or parse_segment_name(name) is not None or is_index:
                 continue
             what = "of no use to the log"
+            if name == COMPACTED_NAME:
+                yield from self._compacted_mark()
+                continue
             if name.endswith(".damaged"):
                 what = "a copy of damaged bytes, kept until the replica is whole again"
             elif name.endswith(".tmp"):
                 what = "a write that was cut short; a start removes it"
             yield {"type": "file", "file": name, "what": what}
+
+    def _compacted_mark(self) -> Iterator[Row]:
+        mark = read_compacted_mark(self._files, self._directory)
+        if mark is None:
+            yield self._damage(f"{self._directory}/{COMPACTED_NAME}", 0, "this file says how far the log is compacted")
+        else:
+            yield {"type": "compacted", "index": int(mark)}
 
     def _damage(self, path: str, position: int, reason: str, **more: Any) -> Row:
         self.damages += 1

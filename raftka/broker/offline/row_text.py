@@ -18,6 +18,8 @@ def lines_of(row: Row) -> Iterator[str]:
             name = row["name"] or "a partition whose topic is not known"
             group = "" if row["group"] in (None, row["name"]) else f", group {row['group']}"
             yield f"log of {name}{group}: {_count(row['segments'], 'segment')} in {row['directory']}"
+        case "compacted":
+            yield f"entries up to {row['index']} may lack records that log compaction has removed"
         case "snapshot":
             yield (
                 f"snapshot: the log starts at entry {row['start_index']}, offset {row['start_offset']};"

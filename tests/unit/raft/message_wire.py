@@ -179,6 +179,7 @@ def render_request(request: Request, payload: bytes) -> str:
                 f"snapshot t{request.term} start {request.start.index} offset {request.start.offset}"
                 f" after t{request.start.prev_term} applied {request.applied_index}@{request.applied_term}"
                 f" bytes {request.position}-{request.position + len(payload)} of {request.size}"
+                + (f" compacted {request.compacted_index}" if request.compacted_index else "")
             )
 
 

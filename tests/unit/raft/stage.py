@@ -50,6 +50,7 @@ from storage.log_start import LogStart
 from storage.memory_kvstore import MemoryKvStore
 from storage.options import LogIdentity, LogOptions
 from storage.placeholder import placeholder
+from storage.snapshot_file import Snapshot
 from tests.simulation.world.world import World
 from tests.unit.raft.message_wire import Message, Request, Wire, WireClient, replica
 from tests.unit.storage.log_harness import BATCH_HEADER_BYTES, StepWorkers, batch
@@ -196,6 +197,10 @@ class Stage:
             log = await self._open(actor)
             await log.append(entries_after(log, 0, terms, counts))
             await log.flush()
+            if counts and max(counts) > 1:
+                # What a placeholder stands for is in the state.
+                await log.raise_compacted(log.dirty_index)
+                await log.save_snapshot(Snapshot(log.start, log.dirty_index, log.last_term, b""))
             await log.close()
 
         self.run(write())

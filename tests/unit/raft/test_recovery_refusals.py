@@ -19,6 +19,7 @@ def test_a_refused_recovery_is_logged_at_most_once_a_minute(
     now = [100.0]
     context: Any = SimpleNamespace(
         state=SimpleNamespace(term=1),
+        log=SimpleNamespace(dirty_index=Index(9), compacted_index=Index(0)),
         probe=SimpleNamespace(recoveries_started=0),
         logger=logging.getLogger("raft"),
         now=lambda: now[0],

@@ -1,6 +1,7 @@
 """A snapshot that is saved in parts travels in chunks with checksums; any other one as it always did."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import pytest
@@ -50,10 +51,20 @@ def test_a_chunk_of_format_1_travels_as_it_is() -> None:
     assert chunk_size(request, b"chunk") == 5
 
 
-def test_the_request_of_format_1_has_the_fields_that_it_always_had() -> None:
+def test_the_request_of_format_1_begins_with_the_fields_that_it_always_had() -> None:
     names = ("group", "term", "start", "applied_index", "applied_term", "position", "size", "checksum", "configuration")
-    assert InstallSnapshotRequest.__struct_fields__ == names
-    assert msgspec.to_builtins(request_of(configuration=b"")) == ["g", 5, [7, 9, 11, 3], 9, 4, 0, 1 << 20, 77, ""]
+    assert InstallSnapshotRequest.__struct_fields__ == (*names, "compacted_index")
+    fields = ["g", 5, [7, 9, 11, 3], 9, 4, 0, 1 << 20, 77, ""]
+    assert msgspec.to_builtins(request_of(configuration=b"")) == [*fields, 0]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda fields: fields[:-2], lambda fields: fields[:-1], lambda fields: [*fields, 7]]
+)
+def test_a_request_of_an_older_or_a_newer_version_is_read(change: Callable[[list[Any]], list[Any]]) -> None:
+    request = request_of(configuration=b"")
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(request))
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(change(fields)), type=InstallSnapshotRequest) == request
 
 
 @given(st.binary(max_size=100), st.integers(0, 2**26), st.integers(0, 2**32 - 1))

@@ -36,7 +36,7 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     move-start N INDEX [OFFSET]             the leader proposes that the log starts there
     say A->B vote|pre-vote term=T end=I@T
     say A->B append term=T after=I@T [entries=T[xCOUNT],..] [commit=I] [visible=I] [flush]
-    say A->B snapshot term=T start=I offset=O after=T applied=I@T
+    say A->B snapshot term=T start=I offset=O after=T applied=I@T [compacted=I]
     say A->B beat term=T [at=I@T] [commit=I] [visible=I]
     aim N,.. [revision=R] [retired=N,..] [at=N,..]  replicas learn which voters are wanted, all that run or those `at`
     tick [COUNT]                            heartbeats of who leads, everything arrives, time passes; beats are not told
@@ -47,6 +47,7 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     wire / probe N NAME ...
 """
 
+import asyncio
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -60,6 +61,7 @@ from raft.options import RaftOptions
 from runtime.workers import Pool
 from storage.entry import pack_header
 from storage.log_start import LogStart
+from storage.snapshot_file import Snapshot, snapshot_checksum
 from tests.unit.raft.message_wire import Message, render_configuration, replica
 from tests.unit.raft.stage import GROUP, Stage, entries_after
 
@@ -322,7 +324,13 @@ class Teller:
         elif kind == "snapshot":
             offset, (applied, applied_term) = Offset(int(options["offset"])), _position(options["applied"])
             start = LogStart(Index(int(options["start"])), offset, offset, Term(int(options["after"])))
-            request = InstallSnapshotRequest(GROUP, int(term), start, applied, applied_term, 0, 0, checksum=0)
+            compacted = int(options.get("compacted", "0"))
+            checksum = (
+                0 if not compacted else asyncio.run(snapshot_checksum(Snapshot(start, applied, applied_term, b"")))
+            )
+            request = InstallSnapshotRequest(
+                *(GROUP, int(term), start, applied, applied_term, 0, 0, checksum), compacted_index=compacted
+            )
             self.stage.say(source, target, request)
         else:
             after, after_term = _position(options["after"])
