@@ -4,6 +4,7 @@
 * `features`      what all brokers must have before one of them uses it, with levels.
 * `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
 * `record_codec`  the records inside a batch, for lookups by time.
+* `record_filter`  the records inside a batch as log compaction sees them, and a batch with some of them only.
 * `key_value_batch`  batches that brokers write themselves: keys and values.
 * `control_batch`  the markers by which brokers end transactions.
 * `duration_histogram`  durations of one interval, in buckets that can be added up.

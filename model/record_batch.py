@@ -173,6 +173,20 @@ def stamp_append_time(batch: bytearray, timestamp_ms: int) -> None:
     _U32.pack_into(batch, _CRC, crc32c.crc32c(memoryview(batch)[CRC_START:]))
 
 
+def rebuilt_batch(batch: Buffer, records: bytes, record_count: int, max_timestamp: int) -> bytearray:
+    """Return a batch with the header of `batch`, and other records: fewer, of the same offsets and of the same codec.
+
+    The last offset delta stays, so that the batch covers the same offsets.
+    """
+    rebuilt = bytearray(memoryview(batch)[:HEADER_BYTES])
+    rebuilt += records
+    _I32.pack_into(rebuilt, 8, len(rebuilt) - _LENGTH_END)
+    _I64.pack_into(rebuilt, _MAX_TIMESTAMP, max_timestamp)
+    _I32.pack_into(rebuilt, 57, record_count)
+    _U32.pack_into(rebuilt, _CRC, crc32c.crc32c(memoryview(rebuilt)[CRC_START:]))
+    return rebuilt
+
+
 def stamp(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch into `batch`, in place."""
     _I64.pack_into(batch, 0, base_offset)

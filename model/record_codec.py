@@ -16,6 +16,9 @@ UNPACKED_BYTES_MAX = 256 * 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
+# Version and lowest compatible version, as Java's library writes them, and its size of a block.
+_XERIAL_VERSIONS = (1).to_bytes(4, "big") * 2
+_XERIAL_BLOCK_BYTES = 32 * 1024
 _FIRST_GUESS_BYTES = 1024 * 1024
 
 # What one byte can unpack to at most, by the formats: deflate's longest match takes two bits; LZ4's match grows by 255
@@ -111,8 +114,22 @@ def _bounded(unpack_into: Callable[[memoryview, bytearray], int], packed: memory
             size *= 16
 
 
+def is_xerial(packed: memoryview) -> bool:
+    """Whether snappy's data has the frames of Java's library (xerial)."""
+    return bytes(packed[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+
+
+def pack_xerial(records: bytes) -> bytes:
+    """Compress by snappy, in the frames of Java's library."""
+    blocks = [_XERIAL_MAGIC + _XERIAL_VERSIONS]
+    for position in range(0, len(records), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(records[position : position + _XERIAL_BLOCK_BYTES]))
+        blocks += [len(block).to_bytes(4, "big"), block]
+    return b"".join(blocks)
+
+
 def _unpack_snappy(packed: memoryview) -> bytes:
-    if bytes(packed[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+    if not is_xerial(packed):
         return _unpack_snappy_block(packed)
     blocks = []
     position, total = _XERIAL_HEADER_BYTES, 0
