@@ -12,6 +12,7 @@ from storage.snapshot_file import SNAPSHOT_NAME
 from tests.simulation.world.ambush import wait_for_uncommitted
 from tests.simulation.world.cluster import DATA_DIR, SimCluster
 from tests.simulation.world.sim_disk import Inode, Operation
+from tests.simulation.world.witnessed_segments import witnessed_segments
 from tests.simulation.world.world import SimNode
 
 KINDS = (
@@ -600,9 +601,8 @@ class Nemesis:
         group = self._fault.choice(self._fault.choice([of_topic or here, here]))
         consensus = self._cluster.consensus(node_id, group)
         assert consensus is not None
-        # The mark of the entries before the last two segments stands in those.
-        segments = [each for each in consensus.log._segments[:-2] if each.last_index <= consensus.log.flushed_index]
-        closed = [each.path for each in segments]
+        witnessed = witnessed_segments(disk, consensus.log._segments, {each.inode for each in self._flips})
+        closed = [each.path for each in witnessed if each.last_index <= consensus.log.flushed_index]
         snapshot = posixpath.join(posixpath.dirname(consensus.log._segments[-1].path), SNAPSHOT_NAME)
         files = {"a segment": closed, "an index file": [index_path(path) for path in closed], "a snapshot": [snapshot]}
         found = {kind: [path for path in paths if disk.durable_bytes(path)] for kind, paths in files.items()}
