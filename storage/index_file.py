@@ -5,11 +5,12 @@ Only an accelerator where it is missing, damaged, of another group or of other b
 """
 
 import contextlib
+from typing import NamedTuple
 
 import crc32c
 import msgspec
 
-from model.ids import GroupId
+from model.ids import GroupId, Index
 from runtime.files import FileSystem
 from storage.segment_index import TermStart
 
@@ -17,7 +18,17 @@ FORMAT_VERSION = 3
 # Without rows of aborted transactions: written where there are none, so that an older version need not scan these
 # segments again.
 FORMAT_WITHOUT_ROWS = 2
-_ROW_COLUMNS = 3
+# Of columns of rows, and of what log compaction has added; left out where they hold nothing.
+_ROW_COLUMNS, _CLEANED_FIELDS = 3, 2
+
+
+class CleanedTime(NamedTuple):
+    """When entries were cleaned first, by the wall clock: those up to `last_index`, behind those of the pair before."""
+
+    last_index: Index
+    time_ms: int
+
+
 TEMPORARY_SUFFIX = ".tmp"
 _CRC_BYTES = 4
 
@@ -25,7 +36,8 @@ _CRC_BYTES = 4
 class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
     """The content. `terms` begins at the segment's first entry; `data_term` is 0 without data; columns are i64.
 
-    `producers`, `firsts` and `markers` are those of the rows of aborted transactions, from format 3 on.
+    `producers`, `firsts` and `markers` are those of the rows of aborted transactions, from format 3 on. Of a segment
+    that a pass has written, `cleaned_to` is the end of the pass, and `cleaned_times` are of its entries (RFC 0022).
     """
 
     format_version: int
@@ -46,6 +58,8 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
     producers: bytes = b""
     firsts: bytes = b""
     markers: bytes = b""
+    cleaned_to: int = 0
+    cleaned_times: list[CleanedTime] = []
 
     @property
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:
@@ -73,7 +87,10 @@ def index_path(segment_path: str) -> str:
 def encode_index(record: IndexRecord) -> bytes:
     """Return the bytes of an `.index` file: CRC32C, then msgpack."""
     fields = msgspec.structs.astuple(record)
+    if not record.cleaned_to:
+        fields = fields[:-_CLEANED_FIELDS]
     if record.format_version == FORMAT_WITHOUT_ROWS:
+        assert not record.cleaned_to
         assert not any(record.rows)
         fields = fields[:-_ROW_COLUMNS]
     body = msgspec.msgpack.encode(fields)
@@ -94,6 +111,8 @@ def decode_index(content: bytes, group: GroupId, base_index: int) -> IndexRecord
     if record.format_version != FORMAT_VERSION and (record.format_version != FORMAT_WITHOUT_ROWS or any(record.rows)):
         return None
     if not record.terms or record.terms[0].first_index != base_index or record.last_index < base_index:
+        return None
+    if record.cleaned_to < 0 or record.cleaned_times != sorted(record.cleaned_times):
         return None
     for columns in (record.columns, record.rows):
         if len({len(column) for column in columns}) != 1 or len(columns[0]) % 8:

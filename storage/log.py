@@ -16,6 +16,7 @@ from storage.entry import Entry
 from storage.errors import LogPoisonedError, OpenFilesError, StorageError
 from storage.group_logger import GroupLogger
 from storage.log_appender import LogAppender
+from storage.log_compaction import LogCompaction
 from storage.log_context import LogContext
 from storage.log_directory import claim_log_directory, remove_log_directory
 from storage.log_flusher import LogFlusher
@@ -48,6 +49,7 @@ class Log(LogPositions):
         name: What log lines and errors call it: `orders-0`.
         reader: Lookups by offset and timestamp.
         health: Whether it may still write; the owner says there how it wants to be told.
+        compaction: What a pass may clean, and the swap of what it has written.
         has_damaged_copies: Damage was isolated, at this open or an earlier one, and `forget_damaged` not called since.
     """
 
@@ -86,6 +88,7 @@ class Log(LogPositions):
         self._appender = LogAppender(context, options)
         self._truncation = LogTruncation(context)
         self._snapshots = LogSnapshots(context, recovered.snapshot, recovered.compacted_index)
+        self.compaction = LogCompaction(context, self._snapshots, self._indexer, options.index_interval_bytes)
 
     @classmethod
     async def open(

@@ -29,7 +29,8 @@ class LogPositions:
         flushed_index: Last entry that an fsync has covered.
         next_offset: The offset after the last record written.
         unflushed_bytes: Size of the entries in (flushed_index, dirty_index].
-        truncations: How many there were: who finds another number than before looks again.
+        truncations: How many there were, of entries or by a swap of segments: who finds another number than before
+            looks again.
     """
 
     def __init__(self, start: LogStart, terms: list[TermStart], dirty_index: Index, next_offset: Offset) -> None:
@@ -151,6 +152,10 @@ class LogPositions:
         else:
             self._marked, self._marks = [dirty_index], [next_offset]
         self.check()
+
+    def on_replaced(self) -> None:
+        """Other segments stand for some entries: what was read or looked up before says nothing of these."""
+        self.truncations += 1
 
     def advance_start(self, start: LogStart) -> None:
         """Move the start; nothing below it can be read from here on. A start that is not further on changes nothing.

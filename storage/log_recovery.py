@@ -23,6 +23,7 @@ from storage.options import LogOptions
 from storage.segment import Segment
 from storage.segment_index import TermStart
 from storage.segment_loader import NamedSegment, SegmentLoader, list_segments
+from storage.segment_swap import finish_swaps
 from storage.snapshot_file import Snapshot, read_snapshot, snapshot_path
 
 _REWRITE_CHUNK_BYTES = 1024 * 1024
@@ -95,6 +96,7 @@ class LogRecovery:
             UnknownFormatError: A newer version wrote something here; nothing was changed.
             MismatchedLogError: The log ends before what was known to be in it; nothing was changed.
         """
+        finish_swaps(self._files, self._directory)
         named = list_segments(self._files, self._directory)
         snapshot, flaw = self._find_start(named)
         compacted = read_compacted_mark(self._files, self._directory)

@@ -125,6 +125,18 @@ class LogSegments(Sequence[Segment]):
         assert last is None or last.last_index == first_removed - 1
         return last, removed
 
+    def replace(self, sources: list[Segment], cleaned: Segment) -> None:
+        """Put a cleaned one in the place of closed ones, neighbours whose entries it stands for; its index is due."""
+        at = self._segments.index(sources[0])
+        assert self._segments[at : at + len(sources)] == sources
+        assert at + len(sources) < len(self._segments)
+        assert (sources[0].base_index, sources[-1].last_index) == (cleaned.base_index, cleaned.last_index)
+        assert not any(segment in self._dirty for segment in sources)
+        was_due = {id(segment) for segment in [*self._due, cleaned]}
+        self._segments[at : at + len(sources)] = [cleaned]
+        self._leave(sources)
+        self._due = [segment for segment in self._segments[:-1] if id(segment) in was_due]
+
     def remove_below(self, start: Index) -> list[Segment]:
         """Take out, and return, those wholly below the entry at which the log starts."""
         first = sum(segment.base_index <= start for segment in self._segments[1:])

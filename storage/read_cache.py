@@ -137,6 +137,11 @@ class ReadCache:
         block = self._blocks.pop(0)
         self._budget.shrink(self, block.size)
 
+    def forget_until(self, last: Index) -> None:
+        """Drop the entries up to `last`, and what is in a block with one of them."""
+        while self._blocks and self._blocks[0].entries[0].index <= last:
+            self.drop_oldest()
+
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""
         while self._blocks and self._blocks[-1].entries[-1].last_index >= first_removed:

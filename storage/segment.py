@@ -6,10 +6,10 @@ roll or a truncation meanwhile cannot pull the ground from under them (the calle
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from model.ids import Index, Offset, Term
+from model.ids import NO_INDEX, Index, Offset, Term
 from model.record_batch import CONTROL_MASK, MAX_TIMESTAMP_BYTES, unpack_attributes_and_timestamp
 from model.record_batch import HEADER_BYTES as BATCH_HEADER_BYTES
 from runtime.files import File
@@ -17,6 +17,7 @@ from runtime.open_files import CachedFile
 from storage.aborted_rows import NO_ROWS, AbortedRows, aborted_row
 from storage.entry import HEADER_BYTES, Entry, EntryHead, EntryKind, ParsedEntry, parse_entry, parse_head
 from storage.errors import CorruptEntryError, CorruptLogError, UnknownFormatError
+from storage.index_file import CleanedTime
 from storage.segment_index import SegmentIndex
 
 T = TypeVar("T")
@@ -93,6 +94,8 @@ class Segment:
         has_index_file: Its facts came from its index file.
         rows: Those of the ABORT markers in it; None if there are none, or if only its index file has them.
         lowest_first: The smallest first offset of its rows, wherever they are; NO_ROWS if there are none.
+        cleaned_to: The end of the pass of log compaction that has written it (RFC 0022); NO_INDEX: none has.
+        cleaned_times: When its entries were cleaned first.
     """
 
     path: str
@@ -109,6 +112,8 @@ class Segment:
     closed_ms: int | None = None
     rows: AbortedRows | None = None
     lowest_first: int = NO_ROWS
+    cleaned_to: Index = NO_INDEX
+    cleaned_times: list[CleanedTime] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -145,6 +150,7 @@ class Segment:
     def reopen(self, rows: AbortedRows | None) -> None:
         """It is active again. `rows` are all of its rows, None without any: the index file will not have them."""
         self.closed_ms, self.rows = None, rows
+        self.cleaned_to, self.cleaned_times = NO_INDEX, []
         assert (rows is not None) == self.has_rows
         self.file.set_active(True)
 

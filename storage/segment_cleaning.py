@@ -11,7 +11,6 @@ and `segment_swap` puts them in their place. It blocks, and is made for a proces
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +22,7 @@ from runtime.files import FileSystem
 from storage.aborted_rows import AbortedRow, AbortedRows
 from storage.cleaned_output import CleanedOutput, CleanedSegment
 from storage.entry import Entry, EntryKind, ParsedEntry
+from storage.index_file import CleanedTime
 from storage.log_start import LogStart, decode_log_start
 from storage.segment import SegmentView, scan
 
@@ -30,13 +30,6 @@ from storage.segment import SegmentView, scan
 KEY_BYTES_MAX = 16
 # What a key takes of the map, with its offset: measured.
 MAP_ENTRY_BYTES = 200
-
-
-class CleanedTime(NamedTuple):
-    """When entries were cleaned first, by the wall clock: those up to `last_index`, behind those of the pair before."""
-
-    last_index: Index
-    time_ms: int
 
 
 class Source(msgspec.Struct, frozen=True):

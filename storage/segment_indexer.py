@@ -5,7 +5,14 @@ from collections.abc import Callable
 from model.error_text import reason_of
 from runtime.workers import Pool
 from storage.errors import StorageError
-from storage.index_file import FORMAT_WITHOUT_ROWS, IndexRecord, encode_index, index_path, write_index_file
+from storage.index_file import (
+    FORMAT_VERSION,
+    FORMAT_WITHOUT_ROWS,
+    IndexRecord,
+    encode_index,
+    index_path,
+    write_index_file,
+)
 from storage.log_context import LogContext
 from storage.segment import Segment
 from storage.segment_index import TermStart
@@ -74,7 +81,7 @@ class SegmentIndexer:
         assert segment.rows is not None or not segment.has_rows
         first = TermStart(segment.base_index, segment.term, segment.base_offset)
         return IndexRecord(
-            FORMAT_WITHOUT_ROWS,
+            FORMAT_VERSION if segment.cleaned_to else FORMAT_WITHOUT_ROWS,
             self._context.group,
             segment.base_index,
             segment.size,
@@ -86,4 +93,6 @@ class SegmentIndexer:
             segment.data_term,
             [first, *positions.terms_within(segment.base_index, segment.last_index)],
             *segment.index.columns(),
+            cleaned_to=segment.cleaned_to,
+            cleaned_times=segment.cleaned_times,
         )

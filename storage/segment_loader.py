@@ -7,7 +7,7 @@ been there. Blocking: runs on a worker.
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from model.ids import GroupId, Index, Offset, Term
+from model.ids import NO_INDEX, GroupId, Index, Offset, Term
 from runtime.files import File, FileSystem
 from runtime.open_files import OpenFiles
 from storage.aborted_rows import NO_ROWS, AbortedRows
@@ -189,6 +189,7 @@ class SegmentLoader:
         segment.size, segment.last_index = record.size, Index(record.last_index)
         segment.data_term = record.data_term
         segment.closed_ms = min(record.closed_ms, self._now_ms)
+        segment.cleaned_to, segment.cleaned_times = Index(record.cleaned_to), record.cleaned_times
         segment.has_index_file = True
 
     def _empty(self, segment: Segment) -> None:
@@ -197,6 +198,7 @@ class SegmentLoader:
         segment.closed_ms = self._now_ms
         segment.data_term, segment.has_index_file = 0, False
         segment.rows, segment.lowest_first = None, NO_ROWS
+        segment.cleaned_to, segment.cleaned_times = NO_INDEX, []
 
     def _start_is_inside(self, segment: Segment) -> bool:
         """Look up the entry at the start if it lies inside; False if the bytes there are damaged."""

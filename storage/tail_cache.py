@@ -74,6 +74,11 @@ class TailCache:
         self._forget(entry)
         self._on_dropped(entry)
 
+    def forget_until(self, last: Index) -> None:
+        """Drop the entries up to `last`, and tell nobody: others have taken their place in the log."""
+        while self._entries and self._entries[0].index <= last:
+            self._forget(self._entries.popleft())
+
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""
         while self._entries and self._entries[-1].last_index >= first_removed:

@@ -28,6 +28,7 @@ from raftka.broker.offline.read_only_files import ReadOnlyFiles
 from raftka.broker.offline.segment_walk import Blank, Damage, Found, walk
 from raftka.broker.offline.transaction_rows import marker_row, pending_rows
 from runtime.files import File
+from storage.cleaned_output import CLEANED_SUFFIX
 from storage.compacted_mark import COMPACTED_NAME, read_compacted_mark
 from storage.entry import Entry, EntryKind, ParsedEntry
 from storage.errors import StorageError
@@ -36,6 +37,7 @@ from storage.log_directory import read_log_identity
 from storage.log_start import ORIGIN, LogStart, decode_log_start
 from storage.segment import parse_segment_name
 from storage.segment_loader import NamedSegment, list_segments
+from storage.segment_swap import SWAP_SUFFIX
 from storage.snapshot_file import SNAPSHOT_NAME, read_snapshot, snapshot_path
 
 Row = dict[str, Any]
@@ -173,6 +175,10 @@ class LogRows:
                 continue
             if name.endswith(".damaged"):
                 what = "a copy of damaged bytes, kept until the replica is whole again"
+            elif name.endswith(CLEANED_SUFFIX):
+                what = "a pass of log compaction that was cut short; a start removes it"
+            elif name.endswith(SWAP_SUFFIX):
+                what = "a segment that takes the place of others; a start finishes that"
             elif name.endswith(".tmp"):
                 what = "a write that was cut short; a start removes it"
             yield {"type": "file", "file": name, "what": what}

@@ -12,6 +12,7 @@ from log_harness import Disk
 from model.ids import GroupId, Index, Offset, Term
 from storage.index_file import (
     FORMAT_VERSION,
+    CleanedTime,
     IndexRecord,
     decode_index,
     encode_index,
@@ -116,9 +117,19 @@ def test_an_index_file_has_the_rows_of_aborted_transactions() -> None:
 
 
 def test_elements_that_a_later_version_adds_to_an_index_file_are_ignored() -> None:
-    fields = msgspec.msgpack.decode(encode_index(record())[4:])
-    body = msgspec.msgpack.encode([*fields, 17, [[15, 1000]], 40])
-    assert decode_index(crc32c.crc32c(body).to_bytes(4, "big") + body, GROUP, 7) == record()
+    fields = msgspec.msgpack.decode(encode_index(record(cleaned_to=17))[4:])
+    body = msgspec.msgpack.encode([*fields, 40])
+    assert decode_index(crc32c.crc32c(body).to_bytes(4, "big") + body, GROUP, 7) == record(cleaned_to=17)
+
+
+def test_what_a_pass_of_log_compaction_has_come_to_is_read_back() -> None:
+    times = [CleanedTime(Index(9), 1000), CleanedTime(Index(15), 2000)]
+    cleaned = record(cleaned_to=17, cleaned_times=times)
+    assert decode_index(encode_index(cleaned), GROUP, 7) == cleaned
+    # Where there is nothing to say an older version finds what it has always found.
+    assert len(msgspec.msgpack.decode(encode_index(record())[4:])) == len(record().__struct_fields__) - 2
+    assert decode_index(encode_index(record(cleaned_to=17, cleaned_times=times[::-1])), GROUP, 7) is None
+    assert decode_index(encode_index(record(cleaned_to=-1)), GROUP, 7) is None
 
 
 def test_an_index_file_of_format_2_is_one_without_rows() -> None:
