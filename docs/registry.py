@@ -29,7 +29,6 @@ RESERVED_METHODS = {
     25: "node report",
     26: "reads of visible entries",
     **dict.fromkeys((40, 41), "security"),
-    50: "bounds of compaction",
     **dict.fromkeys(range(60, 68), "tables"),
     71: "offer of whole segments",
     72: "chunk of a segment",

@@ -19,6 +19,7 @@
 * `recovery_stm`            brings one lagging follower up to date from the log.
 * `recovery_pace`           how fast it may send: `recovery_throttle` has the rates of a node, each a `token_bucket`;
                           `recovery_trend` whether the follower comes nearer.
+* `compaction_bounds`       what the members of a group tell each other of log compaction; `rules/clean_indexes` judges.
 * `vote_stm`                one election: pre-vote, then vote; `election_timer` decides when.
 * `voter`                   answers vote requests; `vote_store` makes term and vote durable.
 * `leadership_transfer`     hands the leadership to a chosen voter; `leader_watch` decides when a leader must leave.

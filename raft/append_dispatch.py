@@ -72,6 +72,9 @@ def send_append(
     place = request.prev_index if after is None else after
     assert request.prev_index <= place <= last_index
     follower.check_may_send(place, context.options.follower_window)
+    if after is not None and last_index > request.prev_index:
+        # What rounds send is new to everybody.
+        context.state.clean_indexes.sent(follower.node_id, Index(request.prev_index + 1))
     follower.expected_log_end_index = last_index
     follower.on_sent()
     context.probe.append_requests_sent += 1
@@ -87,6 +90,7 @@ def send_snapshot_chunk(
     """Send a chunk of a snapshot; the reply is taken into the state before the future's awaiters run."""
     # R1: while a follower is probed, only its recovery sends.
     assert follower.is_recovering
+    context.state.clean_indexes.sent(follower.node_id, request.start.index)
     follower.on_sent()
     number = follower.next_request()
     future = context.client.install_snapshot(follower.node_id, request, seal_chunk(request, chunk))

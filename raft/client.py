@@ -8,6 +8,8 @@ from model.ids import NodeId, Replica
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
+    CompactionBoundsReply,
+    CompactionBoundsRequest,
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
@@ -57,6 +59,12 @@ class RaftClient(Protocol):
 
     def recovery_credit(self, node_id: NodeId, request: RecoveryCreditRequest) -> asyncio.Future[RecoveryCreditReply]:
         """Ask a follower's node whether bytes of a recovery may be sent to it now."""
+        ...
+
+    def compaction_bounds(
+        self, node_id: NodeId, request: CompactionBoundsRequest
+    ) -> asyncio.Future[CompactionBoundsReply]:
+        """Ask a node how far its replicas of groups that are led here are clean."""
         ...
 
     def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:

@@ -120,6 +120,7 @@ class Consensus:
         # The newest damage that a read has found. Only a replica without peers continues after it.
         self.damage: CorruptLogError | None = None
         self._was_in_office = False
+        self._deletes_to = NO_INDEX
 
     # -- lifecycle ----------------------------------------------------------------------------------------------
 
@@ -273,6 +274,35 @@ class Consensus:
             write_caching: acks=all is answered once the copies are written (RFC 0003, levels).
         """
         self.settle(self.state.set_levels(policy, write_caching=write_caching))
+
+    @property
+    def link_name(self) -> str:
+        """What messages call the group."""
+        return self._context.link_name
+
+    @property
+    def clean_index(self) -> Index:
+        """Up to where the log holds no record that another one up to there supersedes (RFC 0022, section 4).
+
+        0 while the log has not reached what the state was saved as of: what is open in it is not known.
+        """
+        if self.state.commit_index < self._log_state.applied_index:
+            return NO_INDEX
+        return self.log.compaction.clean_index
+
+    @property
+    def deletes_to(self) -> Index:
+        """Up to where tombstones and markers may go: every member of the group was clean up to there."""
+        return self._deletes_to
+
+    def note_deletes_bound(self, bound: Index) -> None:
+        """The leader has computed this bound; what holds of the group once holds for good."""
+        self._deletes_to = max(self._deletes_to, bound)
+
+    def raise_deletes_bound(self) -> Index:
+        """Leader: compute the bound from what the followers have answered, and return the largest one so far."""
+        self.note_deletes_bound(self.state.clean_indexes.bound(self.state.followers, self.clean_index))
+        return self._deletes_to
 
     def throttle(self, members: ThrottledMembers) -> None:
         """Let the recovery of followers that are far behind be bound by rates, as this names leader and follower.

@@ -6,6 +6,8 @@ Both ends import these: `links_raft_client` sends, `service` answers.
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
+    CompactionBoundsReply,
+    CompactionBoundsRequest,
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
@@ -29,4 +31,6 @@ STEPPED_DOWN = Method(6, "stepped_down", StepDownNotice, StepDownAck)
 # Urgent: the bulk that it is asked for must not hold it up. An older broker does not know it, so a leader asks only for
 # replicas that a topic's configuration names, which needs a feature.
 RECOVERY_CREDIT = Method(8, "recovery_credit", RecoveryCreditRequest, RecoveryCreditReply, urgent=True)
+# A broker asks only once the feature of log compaction is in force: an older one does not know it.
+COMPACTION_BOUNDS = Method(50, "compaction_bounds", CompactionBoundsRequest, CompactionBoundsReply)
 INSTALL_SNAPSHOT = Method(4, "install_snapshot", InstallSnapshotRequest, AppendEntriesReply, takes_payload=True)

@@ -10,6 +10,7 @@ from model.ids import NodeId, Replica
 from raft.client import Buffer
 from raft.link_methods import (
     APPEND_ENTRIES,
+    COMPACTION_BOUNDS,
     HEARTBEAT,
     INSTALL_SNAPSHOT,
     RECOVERY_CREDIT,
@@ -20,6 +21,8 @@ from raft.link_methods import (
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
+    CompactionBoundsReply,
+    CompactionBoundsRequest,
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
@@ -74,6 +77,12 @@ class LinksRaftClient:
     def recovery_credit(self, node_id: NodeId, request: RecoveryCreditRequest) -> asyncio.Future[RecoveryCreditReply]:
         """Ask a follower's node for credit."""
         return self._links.send(node_id, RECOVERY_CREDIT, request, timeout=self._options.append_timeout)
+
+    def compaction_bounds(
+        self, node_id: NodeId, request: CompactionBoundsRequest
+    ) -> asyncio.Future[CompactionBoundsReply]:
+        """Ask how far replicas are clean."""
+        return self._links.send(node_id, COMPACTION_BOUNDS, request, timeout=self._options.append_timeout)
 
     def vote(self, node_id: NodeId, request: VoteRequest) -> asyncio.Future[VoteReply]:
         """Ask for a (pre-)vote."""

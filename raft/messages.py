@@ -98,6 +98,26 @@ class InstallSnapshotRequest(msgspec.Struct, frozen=True, array_like=True):
     compacted_index: _Number = 0
 
 
+class CompactionBound(msgspec.Struct, frozen=True, array_like=True):
+    """What a leader says of one group: up to `deletes_to` tombstones and markers may go (RFC 0022, section 4)."""
+
+    group: str
+    term: _Number
+    deletes_to: _Number
+
+
+class CompactionBoundsRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Of all compacted groups that the sender leads and the receiver follows."""
+
+    bounds: list[CompactionBound]
+
+
+class CompactionBoundsReply(msgspec.Struct, frozen=True, array_like=True):
+    """In the same order, up to where each log is clean; None: there is no replica that follows the sender."""
+
+    clean: list[_Number | None]
+
+
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
     """One group's part of a heartbeat. `prev_index` -1: light, it carries term, commit and visible only."""
 

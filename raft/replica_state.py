@@ -26,6 +26,7 @@ from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.group_configuration import AgreementPolicy
 from raft.rules import agreement
 from raft.rules.agreement import CopyPosition, Quorum
+from raft.rules.clean_indexes import CleanIndexes
 from raft.rules.election import LogEnd
 from raft.unreplicated_bytes import UnreplicatedBytes
 
@@ -119,6 +120,8 @@ class ReplicaState:
         # Leader: the first entry of its term; serving starts once it is committed.
         self.barrier_index = Index(0)
         self.followers: dict[NodeId, FollowerIndexMetadata] = {}
+        # Of this leadership: how far the followers' logs are compacted.
+        self.clean_indexes = CleanIndexes()
         # Leader: (first, last) index of each uncommitted round's writes that asked for a flush, oldest first.
         self._asked: deque[tuple[Index, Index]] = deque()
         self.unreplicated = UnreplicatedBytes()
@@ -324,6 +327,7 @@ class ReplicaState:
         # No leader_ack entry of an older term becomes visible before the barrier is committed.
         self._asked = deque([(Index(self.visible_index + 1), self.barrier_index)])
         assert not self.followers
+        self.clean_indexes = CleanIndexes()
         self._know_followers()
         self.check_invariants()
         return Elected()

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 from model.ids import Index, Term
+from raft.compaction_bounds import answer
 from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
 from raft.group_manager import GroupManager
 from raft.link_methods import (
     APPEND_ENTRIES,
+    COMPACTION_BOUNDS,
     HEARTBEAT,
     INSTALL_SNAPSHOT,
     RECOVERY_CREDIT,
@@ -20,6 +22,8 @@ from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
     AppendStatus,
+    CompactionBoundsReply,
+    CompactionBoundsRequest,
     Heartbeat,
     HeartbeatReply,
     HeartbeatRequest,
@@ -54,6 +58,7 @@ class RaftService:
         links.register(STEPPED_DOWN, self._stepped_down)
         links.register(INSTALL_SNAPSHOT, self._install_snapshot)
         links.register(RECOVERY_CREDIT, self._recovery_credit)
+        links.register(COMPACTION_BOUNDS, self._compaction_bounds)
         links.add_reset_listener(groups.on_link_reset)
 
     async def _vote(self, peer: Peer, request: VoteRequest, _: memoryview) -> VoteReply:
@@ -81,6 +86,12 @@ class RaftService:
 
     def _recovery_credit(self, _: Peer, request: RecoveryCreditRequest, __: memoryview) -> RecoveryCreditReply:
         return self._groups.limits.throttle.give_credit(request.size, asyncio.get_running_loop().time())
+
+    def _compaction_bounds(self, peer: Peer, request: CompactionBoundsRequest, _: memoryview) -> CompactionBoundsReply:
+        leader = peer.replica.node_id
+        return CompactionBoundsReply(
+            [answer(self._group_of(peer, bound.group), leader, bound) for bound in request.bounds]
+        )
 
     def _heartbeat(self, peer: Peer, request: HeartbeatRequest, _: memoryview) -> HeartbeatReply:
         return HeartbeatReply([self._beat(peer, beat) for beat in request.beats], self._groups.limits.disk.spare_bytes)

@@ -12,6 +12,8 @@ from raft.group_configuration import NO_REVISION, GroupConfiguration
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
+    CompactionBoundsReply,
+    CompactionBoundsRequest,
     Heartbeat,
     HeartbeatReply,
     HeartbeatRequest,
@@ -36,9 +38,18 @@ Request = (
     | VoteRequest
     | TimeoutNowRequest
     | StepDownNotice
+    | CompactionBoundsRequest
     | RecoveryCreditRequest
 )
-Reply = AppendEntriesReply | HeartbeatReply | VoteReply | TimeoutNowReply | StepDownAck | RecoveryCreditReply
+Reply = (
+    AppendEntriesReply
+    | CompactionBoundsReply
+    | HeartbeatReply
+    | VoteReply
+    | TimeoutNowReply
+    | StepDownAck
+    | RecoveryCreditReply
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -134,6 +145,11 @@ class WireClient:
     def recovery_credit(self, node_id: NodeId, request: RecoveryCreditRequest) -> "asyncio.Future[RecoveryCreditReply]":
         return self._wire.send(self._node_id, node_id, request)
 
+    def compaction_bounds(
+        self, node_id: NodeId, request: CompactionBoundsRequest
+    ) -> "asyncio.Future[CompactionBoundsReply]":
+        return self._wire.send(self._node_id, node_id, request)
+
     def vote(self, node_id: NodeId, request: VoteRequest) -> "asyncio.Future[VoteReply]":
         return self._wire.send(self._node_id, node_id, request)
 
@@ -170,6 +186,8 @@ def render_request(request: Request, payload: bytes) -> str:
             return f"timeout-now t{request.term} up to {request.last_index}"
         case StepDownNotice():
             return f"stepped-down t{request.term}"
+        case CompactionBoundsRequest():
+            return f"bounds {' '.join(f't{each.term} deletes to {each.deletes_to}' for each in request.bounds)}"
         case RecoveryCreditRequest():
             return f"credit for {request.size} bytes"
         case HeartbeatRequest():
@@ -222,6 +240,8 @@ def render_reply(message: Message) -> str:
             return f"beat {' '.join(map(_render_append_reply, reply.replies))}"
         case TimeoutNowReply():
             return f"timeout-now {'accepted' if reply.accepted else f'refused ({reply.reason})'} t{reply.term}"
+        case CompactionBoundsReply():
+            return f"bounds clean to {' '.join(map(str, reply.clean))}"
         case RecoveryCreditReply():
             return f"credit {'granted' if reply.is_granted else 'refused'} in {reply.wait_us} us, rate {reply.rate}"
         case StepDownAck():

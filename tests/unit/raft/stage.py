@@ -13,6 +13,7 @@ import msgspec
 
 from model.ids import ConsistencyLevel, GroupId, Index, NodeId, Offset, Term
 from raft.call_figures import CallFigures
+from raft.compaction_bounds import answer, ask_for_clean_indexes
 from raft.configuration_log import ConfigurationLog
 from raft.consensus import Consensus
 from raft.errors import RaftError
@@ -23,6 +24,8 @@ from raft.log_state import LogState, NoLogState
 from raft.messages import (
     AppendEntriesReply,
     AppendEntriesRequest,
+    CompactionBoundsReply,
+    CompactionBoundsRequest,
     HeartbeatReply,
     HeartbeatRequest,
     InstallSnapshotRequest,
@@ -249,6 +252,11 @@ class Stage:
         leader = self.replica(node_id)
         self.call(lambda: manager._dispatch([(leader, leader.state.followers)]))
 
+    def ask_for_clean_indexes(self, node_id: int) -> None:
+        """Let a leader ask how far the logs of its followers are clean."""
+        leader = self.replica(node_id)
+        self.call(lambda: ask_for_clean_indexes(WireClient(self.wire, node_id), [leader]))
+
     def replicate(
         self, node_id: int, name: str, level: ConsistencyLevel, size: int, term: Term | None, within: float | None
     ) -> None:
@@ -360,6 +368,8 @@ class Stage:
                 reply = StepDownAck()
             case VoteRequest() as request:
                 reply = await consensus.voter.answer(source, request)
+            case CompactionBoundsRequest() as request:
+                reply = CompactionBoundsReply([answer(consensus, source, bound) for bound in request.bounds])
             case RecoveryCreditRequest() as request:
                 throttle = self.actors[message.target].limits.throttle
                 reply = throttle.give_credit(request.size, self._machine.loop.time())

@@ -30,6 +30,8 @@ Commands (nodes by number; the seconds are virtual and pass only in `after`):
     room N BYTES                            the node looks at its disk and finds so many bytes free
     levels N min_in_sync=K caching=0|1      what answers wait for, from now on
     beat N / check-quorum N                 what a heartbeat tick does
+    clean N I                               N's log is compacted up to I, for all that it tells
+    bounds N                                the leader asks how far its followers are clean, and tells the bound
     step-down N
     transfer N [TARGET] / leave N           N hands over; N is about to be stopped
     read N NAME                             a linearizable read begins at N
@@ -306,6 +308,14 @@ class Teller:
     def do_wire(self) -> None:
         self.stage.settle()
         self._print(*[f"in flight: {message}" for message in self.stage.wire.in_flight])
+
+    def do_clean(self, node: str, index: str) -> None:
+        segments = self.stage.replica(int(node)).log._segments
+        for segment in segments:
+            segment.cleaned_to = Index(int(index))
+
+    def do_bounds(self, node: str) -> None:
+        self.stage.ask_for_clean_indexes(int(node))
 
     def do_beat(self, node: str) -> None:
         self.stage.beat(int(node))
