@@ -8,6 +8,7 @@ import random
 from model.ids import GroupId, Index
 from runtime.open_files import OPEN_FILES_MIN, OpenFiles
 from storage.aborted_rows import NO_ROWS, aborted_row
+from storage.compacted_mark import COMPACTED_NAME
 from storage.errors import StorageError
 from storage.log_recovery import LogRecovery, RecoveredLog, RecoveryRequest
 from storage.options import LogOptions
@@ -21,7 +22,7 @@ DIRECTORY = "/g"
 NAMES = (
     *(segment_name(1, 1), segment_name(3, 1), segment_name(5, 2)),
     *(segment_name(1, 1).replace(".log", ".index"), segment_name(3, 1).replace(".log", ".index")),
-    *("snapshot", f"{segment_name(3, 1)}.damaged", "snapshot.tmp"),
+    *("snapshot", f"{segment_name(3, 1)}.damaged", "snapshot.tmp", COMPACTED_NAME),
 )
 OPTIONS = LogOptions(segment_bytes=4096, index_interval_bytes=128, tail_cache_bytes=1)
 _SEALED, _ISOLATE, _RESCAN = 1, 2, 4
@@ -41,7 +42,7 @@ def unpacked_files(data: bytes) -> dict[str, bytes]:
         name = NAMES[data[position] % len(NAMES)]
         length = int.from_bytes(data[position + 1 : position + 3], "big")
         content = data[position + 3 : position + 3 + length]
-        if data[0] & _SEALED:
+        if data[0] & _SEALED and name != COMPACTED_NAME:
             content = sealed_entries(content) if name.endswith((".log", ".damaged")) else sealed_body(content)
         files[name] = content
         position += 3 + length
@@ -104,7 +105,7 @@ def _check_entries(log: RecoveredLog) -> None:
         for position, parsed in scan(SegmentView(segment.path, segment.file, 0, segment.size)):
             assert parsed.entry.index == due
             assert position + parsed.entry.size <= segment.size
-            due = Index(due + 1)
+            due = Index(parsed.entry.last_index + 1)
             row = aborted_row(parsed.entry) if is_control(parsed.entry) else None
             lowest = min(lowest, NO_ROWS if row is None else row.first_offset)
         assert segment.lowest_first == lowest

@@ -41,10 +41,12 @@ from model.ids import DirectoryId, Index, NodeId, Offset, Replica, Term
 from model.topic_config import TopicConfig
 from raft.configuration_entry import encode_configuration
 from raft.group_configuration import GroupConfiguration, Revision
+from storage.compacted_mark import COMPACTED_NAME
 from storage.entry import Entry, pack_header
 from storage.index_file import FORMAT_VERSION as INDEX_FORMAT_VERSION
-from storage.index_file import IndexRecord, encode_index
+from storage.index_file import CleanedTime, IndexRecord, encode_index
 from storage.log_start import LogStart, encode_log_start
+from storage.placeholder import placeholder
 from storage.segment_index import TermStart
 from storage.snapshot_file import Snapshot, encode_snapshot
 from tests.fuzz import log_directories as directories
@@ -138,6 +140,16 @@ def _two_segments() -> tuple[list[Entry], list[Entry]]:
     return first, _entries(3, 2, [Spec(records=3, size=70), Spec(size=5)])
 
 
+def _placeholder() -> Entry:
+    """For the first of the two segments."""
+    return placeholder(Index(1), Index(2), Term(1), Offset(0), Offset(2))
+
+
+def _compacted() -> bytes:
+    body = b'{"format_version":1,"index":2}'
+    return f"{crc32c.crc32c(body):08x} ".encode() + body + b"\n"
+
+
 def _snapshot(index: int = 3) -> Snapshot:
     offset = Offset(2)
     return Snapshot(LogStart(Index(index), offset, offset, Term(1)), Index(index), Term(1), b"state" * 9)
@@ -164,7 +176,10 @@ def log_directories() -> list[bytes]:
     one, two, three, first_index, _, snapshot = directories.NAMES[:6]
     index, state = encode_index(_index_record()), encode_snapshot(_snapshot())
     markers = _segment(_entries(3, 2, [ends(7, 0), ends(9, 1)]))
+    removed = pack_header(_placeholder(), Index(0)) + bytes(_placeholder().payload)
     stories: list[tuple[dict[str, bytes], bool]] = [
+        ({one: removed, two: second}, False),
+        ({one: first, two: second, snapshot: state[:-1] + b"!", COMPACTED_NAME: _compacted()}, False),
         ({one: first}, False),
         ({one: first, two: second, three: third}, False),
         ({one: first + bytes(300)}, False),
@@ -187,7 +202,9 @@ def index_files() -> list[bytes]:
     """One of each format that is read, with its checksum and without."""
     format_2 = encode_index(msgspec.structs.replace(_index_record(), format_version=2))
     found = []
-    for whole in (encode_index(_index_record()), encode_index(_with_rows()), format_2):
+    times = [CleanedTime(Index(1), 5), CleanedTime(Index(2), 6)]
+    cleaned = encode_index(msgspec.structs.replace(_with_rows(), cleaned_to=9, cleaned_times=times))
+    for whole in (encode_index(_index_record()), encode_index(_with_rows()), format_2, cleaned):
         found += [b"\x00" + whole, b"\x01" + whole[4:]]
     return found
 
@@ -305,7 +322,8 @@ def raft_entries() -> list[bytes]:
     """Entries of every length that follow each other."""
     first, second = _two_segments()
     third = _entries(5, 6, [barrier(2), Spec(term=2)])
-    return [bytes([flags]) + _segment(run) for run in (first, first + second + third) for flags in (0, 1)]
+    runs = (first, first + second + third, [_placeholder(), *second])
+    return [bytes([flags]) + _segment(run) for run in runs for flags in (0, 1)]
 
 
 # -- what people send and keep
