@@ -8,6 +8,7 @@
 * `network`  Network: bytes on the wire, as asyncio transports and protocols.
 * `rng`      Rng: chance.
 * `workers`  Workers: where blocking calls run (small thread pools).
+* `child`    a blocking function in a process of its own.
 * `injected_hangs`  Workers whose appends hang, for chaos runs.
 * `environment`  Environment: the four seams and the workers, injected everywhere.
 * `gate`     Gate: owner of background tasks.

@@ -20,6 +20,7 @@
 * `aborted_rows`     which transactions the ABORT markers of a segment end; `aborted_lookup` those that a reader leaves
                      out, `rows_budget` what is kept of them in memory.
 * `segment_cleaning` a pass of log compaction: segments without what has a newer record; each is a `cleaned_output`.
+* `cleaning_process` such a pass in a process of its own.
 * `log_compaction`   what a pass may clean, and the swap of its outputs into the log; `segment_swap` is how that blocks.
 * `tail_cache`       the newest entries in memory; `read_cache` what consumers read behind them; `read_ahead` what a
                      reader of the files will ask for next; `verified_ranges` what was found whole in the files, and
