@@ -237,8 +237,8 @@ class Observer:
     def _open(
         self, node_id: int, life: int, group: GroupId, consensus: Consensus, former: ReplicaView | None
     ) -> ReplicaView:
-        view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus))
-        view.read_back(self.history.committed_in(group), former)
+        view = ReplicaView(node_id, life, group, consensus, Standing.of(consensus), self.history.committed_in(group))
+        view.read_back(former)
         self.history.voter_sets.setdefault(group, view.voter_sets)
         self._views[node_id][group] = view
         self._power_losses.opened(view)

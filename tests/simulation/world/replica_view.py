@@ -159,6 +159,8 @@ class ReplicaView:
     group: GroupId
     consensus: Consensus
     now: Standing
+    # What the group has committed; it grows.
+    committed: list[Ghost]
     entries: list[Ghost] = field(default_factory=list)
     configured: list[Ghost] = field(default_factory=list)
     broken_at: int | None = None
@@ -190,6 +192,19 @@ class ReplicaView:
         is_coordinators = self.name.startswith(f"{TRANSACTIONS_TOPIC}-")
         return ghost_of(entry, self.chain_at(len(self.entries)), is_coordinators=is_coordinators)
 
+    def _originals_of(self, entry: Entry) -> list[Ghost]:
+        """Return the next entries, which `entry` stands for, as they were agreed.
+
+        Log compaction changes what a log holds up to its mark, and nothing of what was agreed there (RFC 0022).
+        """
+        following, log = len(self.entries) + 1, self.consensus.log
+        assert entry.index <= following <= entry.last_index
+        if entry.last_index > log.compacted_index:
+            return [self._ghost_of(entry)]
+        originals = self.committed[following - 1 : entry.last_index]
+        assert len(originals) == entry.last_index - following + 1, "what was compacted is not committed"
+        return originals
+
     @property
     def replica(self) -> Replica:
         """Its node and its data directory: with another directory the node has another replica."""
@@ -211,20 +226,20 @@ class ReplicaView:
         """Return the chain of an index, empty at 0."""
         return self.entries[index - 1].chain if index > 0 else b""
 
-    def read_back(self, committed: list[Ghost], former: "ReplicaView | None") -> None:
+    def read_back(self, former: "ReplicaView | None") -> None:
         """Take what a log that was just opened holds, from its files.
 
         A closed segment may have rotted without anybody knowing yet: for the replica it still holds what it held.
         """
         log = self.consensus.log
-        self.entries = committed[: log.start_index - 1]
+        self.entries = self.committed[: log.start_index - 1]
         for segment in log._segments:
             inode = log._context.env.files.inode(segment.path)
             assert inode is not None
             try:
                 for _, parsed in scan(segment.view()._replace(file=ObservedFile(inode))):
-                    if parsed.entry.index == len(self.entries) + 1:
-                        self.entries.append(self._ghost_of(parsed.entry))
+                    if parsed.entry.index <= len(self.entries) + 1 <= parsed.entry.last_index:
+                        self.entries += self._originals_of(parsed.entry)
             except CorruptLogError:
                 if not inode.has_rotted and self.broken_at is None:
                     self.broken_at = len(self.entries) + 1
@@ -247,12 +262,12 @@ class ReplicaView:
         log: Log = self.consensus.log
         first = len(self.entries) + 1
         run = log._tail.read(first, log.dirty_index, 1 << 40) or list(_written(log, first))
-        assert run[-1].index == log.dirty_index
+        assert run[-1].last_index == log.dirty_index
         new = []
         for entry in run:
-            ghost = self._ghost_of(entry)
-            self.entries.append(ghost)
-            new.append(ghost)
+            ghosts = self._originals_of(entry)
+            self.entries += ghosts
+            new += ghosts
         self.configured += [ghost for ghost in new if ghost.configuration is not None]
         return new
 
