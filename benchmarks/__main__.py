@@ -11,7 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import archive, audit, checkers, failover, level_stages, scrape_cost, soak, start_time, transactions
+from benchmarks import (
+    archive,
+    audit,
+    checkers,
+    compaction_pass,
+    failover,
+    level_stages,
+    scrape_cost,
+    soak,
+    start_time,
+    transactions,
+)
 from benchmarks.cluster import BenchmarkError
 from benchmarks.compare import (
     connections,
@@ -57,6 +68,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "checkers": checkers.measure,
     "audit": audit.measure,
     "archive": archive.measure,
+    "compaction_pass": compaction_pass.measure,
     **transactions.ALONE,
 }
 # These start Apache Kafka too.
