@@ -96,7 +96,7 @@ def test_an_entry_that_memory_has_forgotten_is_read_once_and_forgotten_when_nobo
                 await cluster.produce("t", b"a", b"b")
             partition = cluster.leader_of("t")
             log = consensus_of(partition).log
-            log._marks_base, log._marks = log.dirty_index, [log.next_offset]
+            log._marked, log._marks = [log.dirty_index], [log.next_offset]
             reads: list[int] = []
             read = log.reader.read
 
