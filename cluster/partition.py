@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from cluster.append_clock import AppendClock
+from cluster.compaction_limits import cleaning_limits
+from cluster.compaction_rule import CompactionPolicy
 from cluster.errors import OffsetOutOfRangeError
 from cluster.partition_reader import PartitionReader, TimestampHit
 from cluster.readable_end import ReadableEnd
@@ -26,9 +28,10 @@ from raft.recovery_throttle import ThrottledMembers
 from raft.replica_context import ReplicaLogger
 from raft.replicate_item import NewEntry, ReplicateStages
 from storage.entry import Buffer, EntryKind
-from storage.errors import StorageError
+from storage.errors import CorruptLogError, StorageError
 from storage.file_range import FileRange
 from storage.log import Log
+from storage.log_compaction import CleaningLimits, LogCompaction
 from storage.log_start import LogStart
 from storage.options import LogOptions
 
@@ -228,6 +231,21 @@ class Partition:
         entry = NewEntry(EntryKind.DATA, marker, 1, is_durable=True, is_urgent=True)
         level = ConsistencyLevel.QUORUM_ACK
         return self._consensus.replicate([entry], level, expected_term=expected_term, deadline=deadline)
+
+    # -- compaction ---------------------------------------------------------------------------------------------
+
+    @property
+    def compaction(self) -> LogCompaction:
+        """What a pass may clean of the log, and the swap of what it has written."""
+        return self._log.compaction
+
+    async def cleaning_limits(self, policy: CompactionPolicy, now_ms: int, map_bytes: int) -> CleaningLimits | None:
+        """As `compaction_limits.cleaning_limits`, of this replica."""
+        return await cleaning_limits(self._consensus, self.transactional, policy, now_ms, map_bytes)
+
+    def report_damage(self, error: CorruptLogError) -> None:
+        """A pass has found damage in the log: what a read does that finds some."""
+        self._log.health.report_damage(error)
 
     async def delete_records(self, offset: int, deadline: float) -> Offset:
         """Make `offset` the first one that can be read, on every replica and for ever; -1 is the high watermark.

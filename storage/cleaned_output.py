@@ -31,6 +31,7 @@ class CleanedSegment(msgspec.Struct, frozen=True):
         last_index, end_offset: Of its last entry, and behind it.
         size: Bytes of whole entries: all of the file.
         data_term: The term of the data in it, 0 without data.
+        delete_bytes: Of the tombstones and markers in it.
         max_timestamp: Of its batches, -1 without any.
         created_ms, closed_ms: Of the first source and of the last one.
         terms: Where terms begin in it, its first entry first.
@@ -47,6 +48,7 @@ class CleanedSegment(msgspec.Struct, frozen=True):
     end_offset: Offset
     size: int
     data_term: int
+    delete_bytes: int
     max_timestamp: int
     created_ms: int
     closed_ms: int
@@ -84,6 +86,7 @@ class CleanedOutput:
         self._first_source = self.last_source = source
         self._created_ms, self.closed_ms = created_ms, closed_ms
         self.data_term = 0
+        self.delete_bytes = 0
         self.size = 0
 
     def write(self, entries: Iterable[tuple[Entry, int, bool]]) -> None:
@@ -141,6 +144,7 @@ class CleanedOutput:
             self._add(entry, flushed)
         self._write()
         self.last_source, self.closed_ms = other.last_source, other.closed_ms
+        self.delete_bytes += other.delete_bytes
         other.discard()
 
     def entries(self) -> Iterator[tuple[Entry, int]]:
@@ -166,6 +170,7 @@ class CleanedOutput:
             end_offset=self._end_offset,
             size=self.size,
             data_term=self.data_term,
+            delete_bytes=self.delete_bytes,
             max_timestamp=self._index.max_timestamp,
             created_ms=self._created_ms,
             closed_ms=self.closed_ms,

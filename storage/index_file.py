@@ -19,7 +19,7 @@ FORMAT_VERSION = 3
 # segments again.
 FORMAT_WITHOUT_ROWS = 2
 # Of columns of rows, and of what log compaction has added; left out where they hold nothing.
-_ROW_COLUMNS, _CLEANED_FIELDS = 3, 2
+_ROW_COLUMNS, _CLEANED_FIELDS = 3, 3
 
 
 class CleanedTime(NamedTuple):
@@ -37,7 +37,8 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
     """The content. `terms` begins at the segment's first entry; `data_term` is 0 without data; columns are i64.
 
     `producers`, `firsts` and `markers` are those of the rows of aborted transactions, from format 3 on. Of a segment
-    that a pass has written, `cleaned_to` is the end of the pass, and `cleaned_times` are of its entries (RFC 0022).
+    that a pass has written, `cleaned_to` is the end of the pass, `cleaned_times` are of its entries, and `delete_bytes`
+    those of its tombstones and markers (RFC 0022).
     """
 
     format_version: int
@@ -60,6 +61,7 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
     markers: bytes = b""
     cleaned_to: int = 0
     cleaned_times: list[CleanedTime] = []
+    delete_bytes: int = 0
 
     @property
     def columns(self) -> tuple[bytes, bytes, bytes, bytes]:

@@ -6,6 +6,7 @@ a source has left it meanwhile, the swap is given up.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from model.error_text import reason_of
 from model.ids import NO_INDEX, Index, Offset
@@ -52,6 +53,22 @@ class CleaningLimits:
     map_bytes: int
 
 
+class CleaningFacts(NamedTuple):
+    """What a pass over a log would find.
+
+    Attributes:
+        cleanable_bytes: Of the segments that it would read.
+        dirty_bytes: Of those among them that hold entries behind the clean index.
+        dirty_since_ms: When the first of these was begun; 0 without any.
+        removable_bytes: Of tombstones and markers in the others that may go now.
+    """
+
+    cleanable_bytes: int
+    dirty_bytes: int
+    dirty_since_ms: int
+    removable_bytes: int
+
+
 class LogCompaction:
     """One per log."""
 
@@ -84,6 +101,24 @@ class LogCompaction:
                 break
             found.append(segment)
         return found
+
+    def facts(self, limits: CleaningLimits) -> CleaningFacts:
+        """Return what a pass would find."""
+        segments, clean = self.cleanable(limits), self.clean_index
+        dirty = [segment for segment in segments if segment.last_index > clean]
+        deletes_to, latest = min(limits.deletes_to, clean), limits.now_ms - limits.delete_retention_ms
+        return CleaningFacts(
+            sum(segment.size for segment in segments),
+            sum(segment.size for segment in dirty),
+            dirty[0].created_ms if dirty else 0,
+            sum(
+                segment.delete_bytes
+                for segment in segments
+                if segment.last_index <= deletes_to
+                and segment.cleaned_times
+                and segment.cleaned_times[-1].time_ms <= latest
+            ),
+        )
 
     async def request(self, limits: CleaningLimits) -> CleaningRequest | None:
         """Return what a pass is to do now; None if there is no segment for it.
@@ -238,4 +273,5 @@ def _segment(output: CleanedSegment, swap: Swap, file: CachedFile, result: Clean
         lowest_first=rows.lowest,
         cleaned_to=result.cleaned_to,
         cleaned_times=times[: until + 1],
+        delete_bytes=output.delete_bytes,
     )

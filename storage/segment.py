@@ -96,6 +96,7 @@ class Segment:
         lowest_first: The smallest first offset of its rows, wherever they are; NO_ROWS if there are none.
         cleaned_to: The end of the pass of log compaction that has written it (RFC 0022); NO_INDEX: none has.
         cleaned_times: When its entries were cleaned first.
+        delete_bytes: Of the tombstones and markers that the pass has left.
     """
 
     path: str
@@ -114,6 +115,7 @@ class Segment:
     lowest_first: int = NO_ROWS
     cleaned_to: Index = NO_INDEX
     cleaned_times: list[CleanedTime] = field(default_factory=list)
+    delete_bytes: int = 0
 
     @property
     def name(self) -> str:
@@ -150,7 +152,7 @@ class Segment:
     def reopen(self, rows: AbortedRows | None) -> None:
         """It is active again. `rows` are all of its rows, None without any: the index file will not have them."""
         self.closed_ms, self.rows = None, rows
-        self.cleaned_to, self.cleaned_times = NO_INDEX, []
+        self.cleaned_to, self.cleaned_times, self.delete_bytes = NO_INDEX, [], 0
         assert (rows is not None) == self.has_rows
         self.file.set_active(True)
 

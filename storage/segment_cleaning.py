@@ -130,6 +130,8 @@ class _Pass:
         self._newest: dict[bytes, int] = {}
         self._aborted = _AbortedTransactions(AbortedRows.from_columns(request.aborted))
         self._counts = CleaningCounts()
+        # Of the tombstones and markers that stay of one source.
+        self._delete_bytes = 0
 
     def run(self) -> CleaningResult:
         request = self._request
@@ -190,7 +192,9 @@ class _Pass:
             *(self._files, self._request.directory, source.path, source.created_ms, source.closed_ms),
             *(self._request.index_interval_bytes,),
         )
+        self._delete_bytes = 0
         cleaned.write(self._filtered(source))
+        cleaned.delete_bytes = self._delete_bytes
         return cleaned
 
     # -- filter ---------------------------------------------------------------------------------------------------
@@ -222,6 +226,7 @@ class _Pass:
         counts = self._counts
         if header.is_control:
             if not self._may_delete(entry):
+                self._delete_bytes += entry.size
                 return entry
             counts.deletes += header.record_count
             return None
@@ -248,6 +253,8 @@ class _Pass:
         if record.deletes and self._may_delete(entry):
             counts.deletes += 1
             return False
+        if record.deletes:
+            self._delete_bytes += record.end - record.begin
         return True
 
     def _may_delete(self, entry: Entry) -> bool:

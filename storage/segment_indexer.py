@@ -95,4 +95,5 @@ class SegmentIndexer:
             *segment.index.columns(),
             cleaned_to=segment.cleaned_to,
             cleaned_times=segment.cleaned_times,
+            delete_bytes=segment.delete_bytes,
         )

@@ -190,6 +190,7 @@ class SegmentLoader:
         segment.data_term = record.data_term
         segment.closed_ms = min(record.closed_ms, self._now_ms)
         segment.cleaned_to, segment.cleaned_times = Index(record.cleaned_to), record.cleaned_times
+        segment.delete_bytes = record.delete_bytes
         segment.has_index_file = True
 
     def _empty(self, segment: Segment) -> None:
@@ -198,7 +199,7 @@ class SegmentLoader:
         segment.closed_ms = self._now_ms
         segment.data_term, segment.has_index_file = 0, False
         segment.rows, segment.lowest_first = None, NO_ROWS
-        segment.cleaned_to, segment.cleaned_times = NO_INDEX, []
+        segment.cleaned_to, segment.cleaned_times, segment.delete_bytes = NO_INDEX, [], 0
 
     def _start_is_inside(self, segment: Segment) -> bool:
         """Look up the entry at the start if it lies inside; False if the bytes there are damaged."""

@@ -2,94 +2,26 @@
 
 import pytest
 
-from model.ids import Index, Offset
-from model.record_batch import read_header
-from model.record_codec import unpack_records
-from model.record_filter import keyed_records
+from model.ids import Index
 from raft.compaction_bounds import ask_for_clean_indexes
 from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.recovery_stm import RecoveryStm
 from storage.entry import EntryKind
-from storage.log_compaction import CleaningLimits
-from storage.segment_cleaning import clean
-from tests.simulation.scenarios.scenario import QUORUM, Scenario, Write
-from tests.simulation.world.replica_view import content_key
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, compact, kinds, put, record_of, table
+from tests.simulation.scenarios.scenario import Scenario
 from tests.simulation.world.world import SimulationError
-from tests.unit.model.record_batches import build_batch, varint
-
-_SEGMENT_BYTES = 4096
-_KEYS = [b"a", b"b", b"c"]
-
-
-def _record(key: bytes, value: bytes | None) -> bytes:
-    size = varint(-1) if value is None else varint(len(value)) + value
-    body = b"\0" + varint(0) + varint(0) + varint(len(key)) + key + size + varint(0)
-    return varint(len(body)) + body
-
-
-def put(story: Scenario, node_id: int, key: bytes, value: bytes | None, *, producer: int, sequence: int) -> Write:
-    """Hand a record with a key to a node, from an idempotent producer."""
-    how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
-    batch = build_batch(b"", payload=_record(key, value), timestamps=[1000], **how)
-    write = Write(content_key(batch), QUORUM)
-    story.writes.append(write)
-    story.cluster.history.sent.add(write.content)
-    story.machine(node_id).spawn(story._produce(node_id, write, bytearray(batch), 1, 60.0))
-    story.wait(lambda: write.is_answered)
-    return write
-
-
-def compact(story: Scenario, node_id: int) -> int:
-    """Make a pass over a replica's log as far as its durable state goes, and swap; return the clean index."""
-    consensus = story.replica(node_id)
-    log = consensus.log
-
-    async def run() -> None:
-        end = min(log.snapshot_index, consensus.state.commit_index)
-        limits = CleaningLimits(
-            *(end, Index(0), Offset(log.next_offset), consensus.deletes_to, 0, 0, 10**15, True, 1 << 20, 1 << 20)
-        )
-        request = await log.compaction.request(limits)
-        if request is not None:
-            await log.compaction.swap(clean(story.machine(node_id).environment.files, request))
-
-    story.world.run(story.machine(node_id), run())
-    return int(log.compaction.clean_index)
-
-
-def table(story: Scenario, node_id: int) -> dict[bytes, bytes]:
-    """Return a replica's log by key."""
-    log, found = story.replica(node_id).log, {}
-
-    async def run() -> None:
-        index = log.start_index
-        while index <= log.dirty_index:
-            for entry in await log.read(index, 1 << 20):
-                index = Index(entry.last_index + 1)
-                if entry.kind is EntryKind.DATA:
-                    data = unpack_records(entry.payload)
-                    for each in keyed_records(read_header(entry.payload), data):
-                        found[each.key] = data[each.begin : each.end]
-
-    story.world.run(story.machine(node_id), run())
-    return found
-
-
-def kinds(story: Scenario, node_id: int) -> list[EntryKind]:
-    log = story.replica(node_id).log
-    return [entry.kind for entry in story.world.run(story.machine(node_id), log.read(log.start_index, 1 << 30))]
 
 
 def _a_follower_is_filled_from_a_compacted_log_and_leads() -> None:
     """Schedule 3: nothing is left of a producer's batches where the follower gets its entries from."""
-    with Scenario(61, segment_bytes=_SEGMENT_BYTES) as story:
+    with Scenario(61, segment_bytes=SEGMENT_BYTES) as story:
         leader, other, away = story.leader, *story.followers
         story.connect([leader, other])
         for number in range(3):
-            put(story, leader, _KEYS[number], b"old" * 300, producer=7, sequence=number)
+            put(story, leader, KEYS[number], b"old" * 300, producer=7, sequence=number)
         for number in range(12):
-            put(story, leader, _KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
+            put(story, leader, KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
         log = story.replica(leader).log
         story.wait(lambda: log.snapshot_index >= log.closed_index > 6)
         clean_index = compact(story, leader)
@@ -101,9 +33,9 @@ def _a_follower_is_filled_from_a_compacted_log_and_leads() -> None:
         assert table(story, away) == table(story, leader) == table(story, other)
         # It leads, and knows what its log does not hold any more.
         story.elect_into_office(away)
-        again = put(story, away, _KEYS[2], b"old" * 300, producer=7, sequence=2)
+        again = put(story, away, KEYS[2], b"old" * 300, producer=7, sequence=2)
         assert again.result is not None, again.error
-        following = put(story, away, _KEYS[0], b"next", producer=7, sequence=3)
+        following = put(story, away, KEYS[0], b"next", producer=7, sequence=3)
         assert following.result is not None, following.error
         assert following.result.base_offset > again.result.base_offset
         story.converge()
@@ -124,7 +56,7 @@ def test_without_the_state_it_takes_a_retry_for_new_or_a_new_batch_for_one_behin
 
 def live(story: Scenario, node_id: int) -> set[bytes]:
     """Return the keys of a replica that are not deleted."""
-    deleted = {_record(key, None) for key in _KEYS}
+    deleted = {record_of(key, None) for key in KEYS}
     return {key for key, record in table(story, node_id).items() if record not in deleted}
 
 
@@ -137,19 +69,19 @@ def ask(story: Scenario) -> None:
 
 
 def test_a_tombstone_stays_until_every_member_is_clean_and_its_key_never_comes_back() -> None:
-    with Scenario(62, segment_bytes=_SEGMENT_BYTES) as story:
+    with Scenario(62, segment_bytes=SEGMENT_BYTES) as story:
         leader, other, away = story.leader, *story.followers
-        put(story, leader, _KEYS[0], b"old" * 300, producer=7, sequence=0)
-        put(story, leader, _KEYS[1], b"old" * 300, producer=7, sequence=1)
+        put(story, leader, KEYS[0], b"old" * 300, producer=7, sequence=0)
+        put(story, leader, KEYS[1], b"old" * 300, producer=7, sequence=1)
         story.converge()
         story.candidates = set()
         leader = story.leader
         other, away = story.followers
         # One follower has the record and lacks the tombstone.
         story.connect([leader, other])
-        put(story, leader, _KEYS[0], None, producer=8, sequence=0)
+        put(story, leader, KEYS[0], None, producer=8, sequence=0)
         for number in range(9):
-            put(story, leader, _KEYS[1 + number % 2], b"new" * 400, producer=8, sequence=1 + number)
+            put(story, leader, KEYS[1 + number % 2], b"new" * 400, producer=8, sequence=1 + number)
         for node_id in (leader, other):
             log = story.replica(node_id).log
             story.wait(lambda log=log: log.snapshot_index >= log.closed_index > 6)
@@ -158,8 +90,8 @@ def test_a_tombstone_stays_until_every_member_is_clean_and_its_key_never_comes_b
                 assert compact(story, node_id) >= 4
             ask(story)
         assert story.replica(leader).deletes_to == 0
-        assert _KEYS[0] in table(story, leader), "the tombstone is gone, and a member lacks it"
-        assert live(story, away) == {_KEYS[0], _KEYS[1]}
+        assert KEYS[0] in table(story, leader), "the tombstone is gone, and a member lacks it"
+        assert live(story, away) == {KEYS[0], KEYS[1]}
         story.heal()
         story.wait(lambda: story.replica(away).log.dirty_index == story.replica(leader).log.dirty_index)
         ask(story)
@@ -167,7 +99,7 @@ def test_a_tombstone_stays_until_every_member_is_clean_and_its_key_never_comes_b
         assert story.replica(leader).deletes_to == 0
         # What it got fits into its active segment, which no pass reads.
         for number in range(5):
-            put(story, leader, _KEYS[1 + number % 2], b"more" * 400, producer=8, sequence=10 + number)
+            put(story, leader, KEYS[1 + number % 2], b"more" * 400, producer=8, sequence=10 + number)
         log = story.replica(away).log
         story.wait(lambda: log.snapshot_index >= log.closed_index > 4)
         assert compact(story, away) >= 4
@@ -176,21 +108,21 @@ def test_a_tombstone_stays_until_every_member_is_clean_and_its_key_never_comes_b
         assert story.replica(leader).deletes_to >= 4
         for node_id in (leader, other, away):
             compact(story, node_id)
-            assert _KEYS[0] not in table(story, node_id)
-            assert live(story, node_id) == {_KEYS[1], _KEYS[2]}
+            assert KEYS[0] not in table(story, node_id)
+            assert live(story, node_id) == {KEYS[1], KEYS[2]}
         story.kill(leader)
         story.restart(leader)
         story.converge()
         for node_id in (leader, other, away):
-            assert live(story, node_id) == {_KEYS[1], _KEYS[2]}
+            assert live(story, node_id) == {KEYS[1], KEYS[2]}
 
 
 @pytest.mark.parametrize("power_loss", [False, True])
 def test_a_compacted_replica_that_starts_again_is_what_it_was(power_loss: bool) -> None:
-    with Scenario(63, segment_bytes=_SEGMENT_BYTES) as story:
+    with Scenario(63, segment_bytes=SEGMENT_BYTES) as story:
         leader = story.leader
         for number in range(12):
-            put(story, leader, _KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
+            put(story, leader, KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
         log = story.replica(leader).log
         story.wait(lambda: log.snapshot_index >= log.closed_index > 6)
         compact(story, leader)
@@ -204,9 +136,9 @@ def test_a_compacted_replica_that_starts_again_is_what_it_was(power_loss: bool) 
         assert table(story, leader) == before
         story.converge()
         story.elect_into_office(leader)
-        again = put(story, leader, _KEYS[2], b"new" * 300, producer=8, sequence=11)
+        again = put(story, leader, KEYS[2], b"new" * 300, producer=8, sequence=11)
         assert again.result is not None, again.error
-        assert put(story, leader, _KEYS[0], b"next", producer=8, sequence=12).result is not None
+        assert put(story, leader, KEYS[0], b"next", producer=8, sequence=12).result is not None
 
 
 def test_without_the_bound_a_tombstone_goes_that_a_member_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_what_a_pass_of_log_compaction_has_come_to_is_read_back() -> None:
     cleaned = record(cleaned_to=17, cleaned_times=times)
     assert decode_index(encode_index(cleaned), GROUP, 7) == cleaned
     # Where there is nothing to say an older version finds what it has always found.
-    assert len(msgspec.msgpack.decode(encode_index(record())[4:])) == len(record().__struct_fields__) - 2
+    assert len(msgspec.msgpack.decode(encode_index(record())[4:])) == len(record().__struct_fields__) - 3
     assert decode_index(encode_index(record(cleaned_to=17, cleaned_times=times[::-1])), GROUP, 7) is None
     assert decode_index(encode_index(record(cleaned_to=-1)), GROUP, 7) is None
 

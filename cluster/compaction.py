@@ -1,0 +1,171 @@
+"""Passes of log compaction on this node: one at a time, over the dirtiest partition that is due (RFC 0022, section 5).
+
+    look    which partitions are due; a pass over the first of them, and the swap
+    ask     the followers of what is led here how far they are clean
+
+Every replica cleans its own log. A pass that fails comes again after a pause; after three failures in a row the
+partition waits until the broker starts again, and its readers and producers notice nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
+
+from cluster.compaction_rule import CompactionPolicy, dirty_ratio, is_due
+from cluster.partition import Partition
+from model.error_text import reason_of
+from model.ids import GroupId
+from runtime.child import ChildError
+from runtime.clock import WallClock
+from runtime.gate import Gate
+from storage.errors import CorruptLogError, StorageError
+from storage.log_compaction import CleaningFacts, CleaningLimits
+from storage.segment_cleaning import CleaningRequest, CleaningResult
+
+_logger = logging.getLogger("cluster")
+_PAUSE_SECONDS = 60.0
+_FAILURES_MAX = 3
+
+
+class Cleaner(Protocol):
+    """Makes a pass: a child process, or in the simulation a job."""
+
+    async def clean(self, request: CleaningRequest) -> CleaningResult:
+        """Make it.
+
+        Raises:
+            ChildError, CorruptLogError, OSError: As `storage.cleaning_process.clean_in_child`.
+        """
+        ...
+
+
+class CompactionOptions(NamedTuple):
+    """Of the node, with Kafka's keys.
+
+    Attributes:
+        backoff_seconds: `log.cleaner.backoff.ms`: between two looks that find nothing to do.
+        map_bytes: `log.cleaner.dedupe.buffer.size`.
+    """
+
+    backoff_seconds: float = 15.0
+    map_bytes: int = 64 * 1024 * 1024
+
+
+class _Candidate(NamedTuple):
+    partition: Partition
+    limits: CleaningLimits
+    facts: CleaningFacts
+
+
+class Compactor:
+    """One per node.
+
+    Args:
+        partitions: Those with a replica here.
+        policy_of: Returns what a partition's topic asks for; None: it is not compacted.
+        cleaner: Makes the passes.
+        wall_clock: Timestamps are compared with it.
+        spare_bytes: Returns the free bytes of the disk above its reserve.
+        options: Of the node.
+    """
+
+    def __init__(
+        self,
+        partitions: Iterable[Partition],
+        policy_of: Callable[[Partition], CompactionPolicy | None],
+        cleaner: Cleaner,
+        wall_clock: WallClock,
+        spare_bytes: Callable[[], int],
+        options: CompactionOptions,
+    ) -> None:
+        self._partitions = partitions
+        self._policy_of = policy_of
+        self._cleaner = cleaner
+        self._wall_clock = wall_clock
+        self._spare_bytes = spare_bytes
+        self._options = options
+        self._gate = Gate("compaction")
+        # Failures in a row, and the loop time of the next try.
+        self._failures: dict[GroupId, tuple[int, float]] = {}
+
+    def start(self) -> None:
+        """Look again and again."""
+        self._gate.spawn(self._run(), name="compaction")
+
+    async def stop(self) -> None:
+        """End the pass that is under way; what it has written is removed by the next start."""
+        await self._gate.close()
+
+    def is_suspended(self, group: GroupId) -> bool:
+        """Whether no pass is made over a partition any more before the broker starts again."""
+        return self._failures.get(group, (0, 0.0))[0] >= _FAILURES_MAX
+
+    async def _run(self) -> None:
+        while True:
+            if not await self.look():
+                await asyncio.sleep(self._options.backoff_seconds)
+
+    async def look(self) -> bool:
+        """Make one pass, over the dirtiest partition that is due; return whether that has changed a log."""
+        candidates = [each for partition in self._partitions if (each := await self._candidate(partition)) is not None]
+        if not candidates:
+            return False
+        chosen = max(candidates, key=lambda each: dirty_ratio(each.facts))
+        return await self._pass(chosen)
+
+    async def _candidate(self, partition: Partition) -> _Candidate | None:
+        policy = self._policy_of(partition)
+        failures, again_at = self._failures.get(partition.group, (0, 0.0))
+        if policy is None or failures >= _FAILURES_MAX or asyncio.get_running_loop().time() < again_at:
+            return None
+        now_ms = self._wall_clock.now_ms()
+        try:
+            limits = await partition.cleaning_limits(policy, now_ms, self._options.map_bytes)
+        except StorageError as error:
+            self._failed(partition, reason_of(error))
+            return None
+        if limits is None:
+            return None
+        facts = partition.compaction.facts(limits)
+        if not is_due(facts, policy, now_ms):
+            return None
+        if facts.cleanable_bytes > self._spare_bytes():
+            # Not a failure of the pass: it waits for room, as producers do.
+            return None
+        return _Candidate(partition, limits, facts)
+
+    async def _pass(self, chosen: _Candidate) -> bool:
+        partition = chosen.partition
+        try:
+            request = await partition.compaction.request(chosen.limits)
+            if request is None:
+                return False
+            result = await self._cleaner.clean(request)
+            swapped = await partition.compaction.swap(result)
+        except CorruptLogError as error:
+            # As a read that finds damage: the replica's owner decides.
+            partition.report_damage(error)
+            self._failed(partition, reason_of(error))
+            return False
+        except (ChildError, StorageError, OSError) as error:
+            self._failed(partition, reason_of(error))
+            return False
+        self._failures.pop(partition.group, None)
+        counts = result.counts
+        partition.logger_of(_logger.name).info(
+            "compacted up to entry %d: %d of %d records are gone",
+            result.cleaned_to,
+            counts.superseded + counts.aborted + counts.keyless + counts.deletes,
+            counts.read,
+        )
+        return swapped > 0
+
+    def _failed(self, partition: Partition, why: str) -> None:
+        failures = self._failures.get(partition.group, (0, 0.0))[0] + 1
+        self._failures[partition.group] = (failures, asyncio.get_running_loop().time() + _PAUSE_SECONDS)
+        logger = partition.logger_of(_logger.name)
+        if failures >= _FAILURES_MAX:
+            logger.error("compaction has failed %d times, and rests until the broker starts again: %s", failures, why)
+        else:
+            logger.warning("compaction has failed, and tries again in %g s: %s", _PAUSE_SECONDS, why)

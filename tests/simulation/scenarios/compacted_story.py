@@ -1,0 +1,74 @@
+"""Keyed records in a simulated partition, and passes over a replica's log."""
+
+from model.ids import Index, Offset
+from model.record_batch import read_header
+from model.record_codec import unpack_records
+from model.record_filter import keyed_records
+from storage.entry import EntryKind
+from storage.log_compaction import CleaningLimits
+from storage.segment_cleaning import clean
+from tests.simulation.scenarios.scenario import QUORUM, Scenario, Write
+from tests.simulation.world.replica_view import content_key
+from tests.unit.model.record_batches import build_batch, varint
+
+SEGMENT_BYTES = 4096
+KEYS = [b"a", b"b", b"c"]
+
+
+def record_of(key: bytes, value: bytes | None) -> bytes:
+    size = varint(-1) if value is None else varint(len(value)) + value
+    body = b"\0" + varint(0) + varint(0) + varint(len(key)) + key + size + varint(0)
+    return varint(len(body)) + body
+
+
+def put(story: Scenario, node_id: int, key: bytes, value: bytes | None, *, producer: int, sequence: int) -> Write:
+    """Hand a record with a key to a node, from an idempotent producer."""
+    how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+    batch = build_batch(b"", payload=record_of(key, value), timestamps=[1000], **how)
+    write = Write(content_key(batch), QUORUM)
+    story.writes.append(write)
+    story.cluster.history.sent.add(write.content)
+    story.machine(node_id).spawn(story._produce(node_id, write, bytearray(batch), 1, 60.0))
+    story.wait(lambda: write.is_answered)
+    return write
+
+
+def compact(story: Scenario, node_id: int) -> int:
+    """Make a pass over a replica's log as far as its durable state goes, and swap; return the clean index."""
+    consensus = story.replica(node_id)
+    log = consensus.log
+
+    async def run() -> None:
+        end = min(log.snapshot_index, consensus.state.commit_index)
+        limits = CleaningLimits(
+            *(end, Index(0), Offset(log.next_offset), consensus.deletes_to, 0, 0, 10**15, True, 1 << 20, 1 << 20)
+        )
+        request = await log.compaction.request(limits)
+        if request is not None:
+            await log.compaction.swap(clean(story.machine(node_id).environment.files, request))
+
+    story.world.run(story.machine(node_id), run())
+    return int(log.compaction.clean_index)
+
+
+def table(story: Scenario, node_id: int) -> dict[bytes, bytes]:
+    """Return a replica's log by key."""
+    log, found = story.replica(node_id).log, {}
+
+    async def run() -> None:
+        index = log.start_index
+        while index <= log.dirty_index:
+            for entry in await log.read(index, 1 << 20):
+                index = Index(entry.last_index + 1)
+                if entry.kind is EntryKind.DATA:
+                    data = unpack_records(entry.payload)
+                    for each in keyed_records(read_header(entry.payload), data):
+                        found[each.key] = data[each.begin : each.end]
+
+    story.world.run(story.machine(node_id), run())
+    return found
+
+
+def kinds(story: Scenario, node_id: int) -> list[EntryKind]:
+    log = story.replica(node_id).log
+    return [entry.kind for entry in story.world.run(story.machine(node_id), log.read(log.start_index, 1 << 30))]

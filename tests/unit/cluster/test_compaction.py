@@ -1,0 +1,156 @@
+"""The node's passes: which partition is due, what one that fails leads to, and what waits."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from cluster.compaction import CompactionOptions, Compactor
+from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy, dirty_ratio, is_due
+from runtime.child import ChildError
+from storage.errors import CorruptLogError
+from storage.log_compaction import CleaningFacts
+from storage.segment_cleaning import CleaningRequest, CleaningResult, clean
+from tests.engine import consensus_of
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, put, table
+from tests.simulation.scenarios.scenario import Scenario
+
+POLICY = CompactionPolicy(0.5, 1000, 0, NO_MAX_LAG, is_deleted=False, segment_bytes=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("facts", "policy", "due"),
+    [
+        (CleaningFacts(100, 50, 900, 0), POLICY, True),
+        (CleaningFacts(100, 49, 900, 0), POLICY, False),
+        (CleaningFacts(100, 30, 900, 20), POLICY, True),
+        (CleaningFacts(0, 0, 0, 0), POLICY, False),
+        # A ratio of 0 asks for a pass whenever there is something to do, and not for passes without end.
+        (CleaningFacts(100, 0, 0, 0), POLICY._replace(min_dirty_ratio=0.0), False),
+        (CleaningFacts(100, 1, 900, 0), POLICY._replace(min_dirty_ratio=0.0), True),
+        (CleaningFacts(100, 1, 900, 0), POLICY._replace(max_lag_ms=100), True),
+        (CleaningFacts(100, 1, 901, 0), POLICY._replace(max_lag_ms=100), False),
+        (CleaningFacts(100, 0, 0, 1), POLICY._replace(max_lag_ms=100), False),
+    ],
+)
+def test_a_partition_is_due_by_its_dirty_part_or_by_its_age(
+    facts: CleaningFacts, policy: CompactionPolicy, due: bool
+) -> None:
+    assert is_due(facts, policy, now_ms=1000) == due
+    assert 0 <= dirty_ratio(facts) <= 1
+
+
+@dataclass
+class StoryCleaner:
+    """Passes that take a virtual second; the next ones end with these errors."""
+
+    story: Scenario
+    node_id: int
+    errors: list[Exception] = field(default_factory=list)
+    passes: int = 0
+
+    async def clean(self, request: CleaningRequest) -> CleaningResult:
+        self.passes += 1
+        await asyncio.sleep(1.0)
+        if self.errors:
+            raise self.errors.pop(0)
+        return clean(self.story.machine(self.node_id).environment.files, request)
+
+
+class Node:
+    """The compactor of one node of a story."""
+
+    def __init__(self, story: Scenario, node_id: int, *errors: Exception, spare_bytes: int = 1 << 30) -> None:
+        self.cleaner = StoryCleaner(story, node_id, list(errors))
+        self.spare_bytes = spare_bytes
+        self.policy: CompactionPolicy | None = POLICY
+        machine = story.machine(node_id)
+        partition = story.cluster.partition(node_id, story.group)
+        assert partition is not None
+        self.partition = partition
+        self.compactor = Compactor(
+            [partition],
+            lambda _: self.policy,
+            self.cleaner,
+            machine.environment.wall_clock,
+            lambda: self.spare_bytes,
+            CompactionOptions(),
+        )
+        machine.loop.post(self.compactor.start)
+
+    @property
+    def clean_index(self) -> int:
+        return int(consensus_of(self.partition).clean_index)
+
+
+def written(story: Scenario, rounds: int = 4) -> None:
+    """Overwrite all keys so often that segments are closed, and wait until the state is durable."""
+    leader = story.leader
+    for number in range(3 * rounds):
+        put(story, leader, KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
+    for node_id in story.world.nodes:
+        log = story.replica(node_id).log
+        story.wait(lambda log=log: log.snapshot_index >= log.closed_index > 6)
+
+
+def test_each_replica_is_cleaned_and_none_again_without_need() -> None:
+    with Scenario(71, segment_bytes=SEGMENT_BYTES) as story:
+        nodes = [Node(story, node_id) for node_id in story.world.nodes]
+        written(story)
+        story.wait(lambda: all(node.clean_index > 6 for node in nodes), 60.0)
+        tables = [table(story, node_id) for node_id in story.world.nodes]
+        assert tables[0] == tables[1] == tables[2]
+        made = [node.cleaner.passes for node in nodes]
+        story.run_for(120.0)
+        assert [node.cleaner.passes for node in nodes] == made
+        story.converge()
+
+
+@pytest.mark.parametrize("what", ["policy", "room"])
+def test_nothing_is_cleaned_without_a_policy_or_without_room(what: str) -> None:
+    with Scenario(72, segment_bytes=SEGMENT_BYTES) as story:
+        node = Node(story, story.leader)
+        if what == "policy":
+            node.policy = None
+        else:
+            node.spare_bytes = 1000
+        written(story)
+        story.run_for(60.0)
+        assert node.cleaner.passes == 0
+        node.policy, node.spare_bytes = POLICY, 1 << 30
+        story.wait(lambda: node.clean_index > 6, 60.0)
+
+
+def test_a_pass_that_fails_comes_again_after_a_minute() -> None:
+    with Scenario(73, segment_bytes=SEGMENT_BYTES) as story:
+        node = Node(story, story.leader, ChildError("it was killed"), OSError(28, "no space left"))
+        written(story)
+        story.wait(lambda: node.cleaner.passes == 1, 60.0)
+        story.run_for(55.0)
+        assert node.cleaner.passes == 1
+        story.wait(lambda: node.clean_index > 6, 200.0)
+        assert node.cleaner.passes == 3
+        assert not node.compactor.is_suspended(story.group)
+
+
+def test_a_partition_whose_passes_fail_three_times_is_suspended() -> None:
+    with Scenario(74, segment_bytes=SEGMENT_BYTES) as story:
+        node = Node(story, story.leader, *[ChildError("it was killed")] * 3)
+        written(story)
+        story.wait(lambda: node.compactor.is_suspended(story.group), 300.0)
+        story.run_for(300.0)
+        assert (node.cleaner.passes, node.clean_index) == (3, 0)
+        # Whoever reads and writes notices nothing.
+        put(story, story.leader, KEYS[0], b"next", producer=9, sequence=0)
+        story.converge()
+
+
+def test_damage_that_a_pass_finds_is_what_a_read_finds() -> None:
+    with Scenario(75, segment_bytes=SEGMENT_BYTES) as story:
+        leader = story.leader
+        path = str(story.replica(leader).log._segments[0].path)
+        Node(story, leader, CorruptLogError("it is damaged", path))
+        written(story)
+        # The replica is opened anew, without what is damaged.
+        before = story.replica(leader)
+        story.wait(lambda: story.cluster.consensus(leader, story.group) not in (None, before), 60.0)
