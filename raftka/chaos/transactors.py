@@ -18,7 +18,7 @@ from raftka.chaos.history import History, now_ns
 from raftka.chaos.interruption import join_thread
 from raftka.chaos.load import Topics, padded, stripped, tp_of
 from raftka.chaos.pacing import Pacer
-from raftka.kafka.client import error_text, new_consumer, new_producer, silent_logger
+from raftka.kafka.client import error_text, fatal_errors, new_consumer, new_producer, silent_logger
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -152,10 +152,11 @@ class Transactor:
         operations: list[Operation] = []
         end = partial(self._history.end, line)
         try:
-            producer.begin_transaction()
-            self._operate(producer, operations)
-            # Reports of records are served in it; those that fail let the commit fail.
-            producer.flush(_RECORD_SECONDS + _STEP_SECONDS)
+            with fatal_errors():
+                producer.begin_transaction()
+                self._operate(producer, operations)
+                # Reports of records are served in it; those that fail let the commit fail.
+                producer.flush(_RECORD_SECONDS + _STEP_SECONDS)
             if self._rng.random() < _LEFT_SHARE:
                 end("fail", ops=operations, err="left open")
                 raise _EndedError("left open")
@@ -228,7 +229,8 @@ class Transactor:
         deadline = time.monotonic() + _END_SECONDS
         while True:
             try:
-                call(_STEP_SECONDS)
+                with fatal_errors():
+                    call(_STEP_SECONDS)
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() >= deadline:

@@ -176,7 +176,8 @@ class TransactionWriter(RecordWriter):
         from confluent_kafka import KafkaException
 
         try:
-            yield
+            with kafka_client.fatal_errors():
+                yield
         except KafkaException as error:
             raise CommandError(f"{self._words(error.args[0])}; {self._count()} are committed") from None
 
@@ -188,7 +189,8 @@ class TransactionWriter(RecordWriter):
         deadline = time.monotonic() + self._answer_seconds
         while True:
             try:
-                call(_STEP_SECONDS)
+                with kafka_client.fatal_errors():
+                    call(_STEP_SECONDS)
                 return
             except KafkaException as failure:
                 error: KafkaError = failure.args[0]

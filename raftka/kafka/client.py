@@ -386,6 +386,23 @@ def error_text(error: Any) -> str:
 
 
 @contextmanager
+def fatal_errors() -> Iterator[None]:
+    """Let a fatal error of a producer be what it is: a KafkaException.
+
+    confluent-kafka raises a fatal error amid the reports of records, and goes on with the next report. What that calls
+    then seems to have raised it, which Python turns into a SystemError.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, KafkaException):
+            raise error.__cause__ from None
+        raise
+
+
+@contextmanager
 def one_line_errors(brokers: str, *, is_metadata: bool = False) -> Iterator[None]:
     """Turn what confluent-kafka raises into KafkaClientError; `is_metadata`: any broker could have answered."""
     from confluent_kafka import KafkaException

@@ -3,7 +3,7 @@
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from raftka.cli.exit_codes import GivenUpError
+from raftka.cli.exit_codes import CommandError, GivenUpError
 from raftka.cli.record_input import InputRecord, Place
 from raftka.cli.record_writer import WriteRequest
 from raftka.cli.transaction_writer import TransactionRequest, TransactionWriter
@@ -21,6 +21,9 @@ REQUEST = WriteRequest(
     headers=[],
 )
 IN_TIME = KafkaException(KafkaError(KafkaError._TIMED_OUT, "not in time", retriable=True))
+
+
+FENCED = KafkaException(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
 
 
 class Producer:
@@ -47,6 +50,19 @@ class Producer:
     abort_transaction = commit_transaction
 
 
+class FencedProducer(Producer):
+    """Its records are under way when another producer begins: confluent-kafka 2.x raises as here."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def produce(self, *_: object, **__: object) -> None:
+        pass
+
+    def flush(self, _: float) -> None:
+        raise SystemError("<method 'offset'> returned a result with an exception set") from FENCED
+
+
 @pytest.mark.parametrize(
     ("end", "words"),
     [
@@ -65,3 +81,18 @@ def test_who_gives_up_waiting_is_told_what_may_become_of_the_transaction(
     with pytest.raises(GivenUpError) as refusal:
         getattr(writer, end)()
     assert words in str(refusal.value)
+
+
+def test_a_fatal_error_amid_reports_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_client, "new_producer", lambda *_, **__: FencedProducer())
+    transaction = TransactionRequest(transactional_id="sink", records_max=None, timeout=60.0)
+    arguments = (lambda _: None, lambda _: None, lambda: None, lambda: False)
+    writer = TransactionWriter(REQUEST, transaction, "lines", *arguments)
+    writer.write(InputRecord(Place("", "line", 1), None, b"x", []))
+    with pytest.raises(CommandError, match=r"another producer has begun as 'sink'.*0 of the 1 lines"):
+        writer.finish()
+
+
+def test_another_system_error_stays_one() -> None:
+    with pytest.raises(SystemError, match="of its own"), kafka_client.fatal_errors():
+        raise SystemError("of its own")
