@@ -41,13 +41,13 @@ class RecordPosition(NamedTuple):
     timestamp: int
 
 
-def unpack_records(batch: Buffer) -> bytes:
+def unpack_records(batch: Buffer, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
     """Return the encoded records of a whole v2 batch. May take a second for a hostile batch; releases the GIL.
 
     Raises:
-        CorruptRecordsError: They cannot be unpacked.
+        CorruptRecordsError: They cannot be unpacked, or not to at most `bytes_max`.
     """
-    return unpack(read_header(batch).codec, memoryview(batch)[HEADER_BYTES:])
+    return unpack(read_header(batch).codec, memoryview(batch)[HEADER_BYTES:], bytes_max)
 
 
 def record_positions(header: BatchHeader, data: bytes) -> Iterator[RecordPosition]:
@@ -73,35 +73,37 @@ def record_positions(header: BatchHeader, data: bytes) -> Iterator[RecordPositio
         position = end
 
 
-def unpack(codec: int, packed: memoryview) -> bytes:
+def unpack(codec: int, packed: memoryview, bytes_max: int = UNPACKED_BYTES_MAX) -> bytes:
     """Return the records' bytes.
 
     Raises:
-        CorruptRecordsError: Not what `codec` (an index into CODECS) produces, or larger than UNPACKED_BYTES_MAX.
+        CorruptRecordsError: Not what `codec` (an index into CODECS) produces; or compressed, and more than `bytes_max`.
     """
     if codec == 0:
         return bytes(packed)
     try:
         match CODECS[codec]:
             case "gzip":
-                return _bounded(cramjam.gzip.decompress_into, packed, _GZIP_RATIO_MAX)
+                return _bounded(cramjam.gzip.decompress_into, packed, _GZIP_RATIO_MAX, bytes_max)
             case "lz4":
-                return _bounded(cramjam.lz4.decompress_into, packed, _LZ4_RATIO_MAX)
+                return _bounded(cramjam.lz4.decompress_into, packed, _LZ4_RATIO_MAX, bytes_max)
             case "zstd":
-                return _bounded(cramjam.zstd.decompress_into, packed, _ZSTD_RATIO_MAX)
+                return _bounded(cramjam.zstd.decompress_into, packed, _ZSTD_RATIO_MAX, bytes_max)
             case _:
-                return _unpack_snappy(packed)
+                return _unpack_snappy(packed, bytes_max)
     except (cramjam.DecompressionError, IndexError) as error:
         raise CorruptRecordsError(f"codec {codec}: {error}") from error
 
 
-def _bounded(unpack_into: Callable[[memoryview, bytearray], int], packed: memoryview, ratio_max: int) -> bytes:
+def _bounded(
+    unpack_into: Callable[[memoryview, bytearray], int], packed: memoryview, ratio_max: int, bytes_max: int
+) -> bytes:
     """Unpack into a buffer of our own size, so that a bomb meets a wall instead of the machine's memory.
 
     Garbage meets one too: a few bytes of it take no more memory than so few bytes can stand for.
     """
     size = max(_FIRST_GUESS_BYTES, 8 * len(packed))
-    size_max = min(UNPACKED_BYTES_MAX, max(size, ratio_max * len(packed)))
+    size_max = min(bytes_max, max(size, ratio_max * len(packed)))
     while True:
         size = min(size, size_max)
         buffer = bytearray(size)
@@ -128,26 +130,26 @@ def pack_xerial(records: bytes) -> bytes:
     return b"".join(blocks)
 
 
-def _unpack_snappy(packed: memoryview) -> bytes:
+def _unpack_snappy(packed: memoryview, bytes_max: int) -> bytes:
     if not is_xerial(packed):
-        return _unpack_snappy_block(packed)
+        return _unpack_snappy_block(packed, bytes_max)
     blocks = []
     position, total = _XERIAL_HEADER_BYTES, 0
     while position < len(packed):
         length = int.from_bytes(packed[position : position + 4], "big")
-        block = _unpack_snappy_block(packed[position + 4 : position + 4 + length])
+        block = _unpack_snappy_block(packed[position + 4 : position + 4 + length], bytes_max)
         total += len(block)
-        if total > UNPACKED_BYTES_MAX:
-            raise CorruptRecordsError(f"unpacks to more than {UNPACKED_BYTES_MAX} bytes")
+        if total > bytes_max:
+            raise CorruptRecordsError(f"unpacks to more than {bytes_max} bytes")
         blocks.append(block)
         position += 4 + length
     return b"".join(blocks)
 
 
-def _unpack_snappy_block(block: memoryview) -> bytes:
+def _unpack_snappy_block(block: memoryview, bytes_max: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(block)
-    if size > UNPACKED_BYTES_MAX:
-        raise CorruptRecordsError(f"unpacks to {size} bytes, more than {UNPACKED_BYTES_MAX}")
+    if size > bytes_max:
+        raise CorruptRecordsError(f"unpacks to {size} bytes, more than {bytes_max}")
     if size > _SNAPPY_RATIO_MAX * len(block):
         raise CorruptRecordsError(f"{len(block)} bytes say that they unpack to {size}, more than they can")
     return bytes(cramjam.snappy.decompress_raw(block))

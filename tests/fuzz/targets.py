@@ -26,10 +26,10 @@ from cluster.producer_table import ProducerOptions, ProducerTable
 from kafka_api.protocol.codec import decode_request, decode_request_header, decode_response, encode_request
 from kafka_api.protocol.errors import InvalidFrameSizeError, ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
-from model import record_codec
 from model.ids import GroupId, Offset
-from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, stamp, stamp_append_time
+from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, read_header, stamp, stamp_append_time
 from model.record_codec import CorruptRecordsError, record_positions, unpack, unpack_records
+from model.record_filter import filtered_batch, keyed_records, keyless_records
 from model.topic_config import TopicConfig
 from raft.configuration_entry import decode_configuration, encode_configuration
 from raftka.broker.admin_http import parse_number
@@ -156,16 +156,21 @@ def record_batch(data: bytes) -> None:
     stamp(stamped, 7, 3)
     stamp_append_time(stamped, 1_000)
     assert check_batch(stamped)[:3] == (7, header.batch_length, 3)
-    with patch.object(record_codec, "UNPACKED_BYTES_MAX", UNPACKED_BYTES_MAX):
-        records = unpack_records(batch)
+    records = unpack_records(batch, UNPACKED_BYTES_MAX)
     found = sum(1 for each in record_positions(header, records) if each.offset >= header.base_offset)
     assert found == header.record_count <= len(records)
+    keyless = keyless_records(batch, header, UNPACKED_BYTES_MAX)
+    if len(keyless) < header.record_count:
+        # As a pass of log compaction would leave it.
+        kept = [each for each in keyed_records(header, records) if each.key is not None]
+        rebuilt = filtered_batch(batch, header, records, kept)
+        assert read_header(rebuilt).record_count == len(kept) == header.record_count - len(keyless)
+        assert not keyless_records(rebuilt, read_header(rebuilt), UNPACKED_BYTES_MAX)
 
 
 def compressed(data: bytes) -> None:
     """Compressed records; the first byte is the codec."""
-    with patch.object(record_codec, "UNPACKED_BYTES_MAX", UNPACKED_BYTES_MAX):
-        records = unpack(data[0] % 8 if data else 0, memoryview(data)[1:])
+    records = unpack(data[0] % 8 if data else 0, memoryview(data)[1:], UNPACKED_BYTES_MAX)
     assert len(records) <= UNPACKED_BYTES_MAX
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model import record_codec
 from model.record_batch import CODECS, read_header
 from model.record_codec import CorruptRecordsError, RecordPosition, record_positions, unpack, unpack_records
 from tests.unit.model.record_batches import (
@@ -78,17 +77,15 @@ def test_what_is_larger_than_the_first_guess_is_read_all_the_same(codec):
 
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
-def test_a_bomb_meets_the_bound(codec, monkeypatch):
-    monkeypatch.setattr(record_codec, "UNPACKED_BYTES_MAX", 100_000)
-    assert len(unpack(codec, memoryview(packed(codec, bytes(100_000))))) == 100_000
+def test_a_bomb_meets_the_bound(codec):
+    assert len(unpack(codec, memoryview(packed(codec, bytes(100_000))), 100_000)) == 100_000
     with pytest.raises(CorruptRecordsError):
-        unpack(codec, memoryview(packed(codec, bytes(100_001))))
+        unpack(codec, memoryview(packed(codec, bytes(100_001))), 100_000)
 
 
-def test_a_snappy_bomb_in_many_small_blocks_meets_the_bound(monkeypatch):
-    monkeypatch.setattr(record_codec, "UNPACKED_BYTES_MAX", 100_000)
+def test_a_snappy_bomb_in_many_small_blocks_meets_the_bound():
     with pytest.raises(CorruptRecordsError, match="more than 100000"):
-        unpack(SNAPPY, memoryview(xerial([bytes(50_000)] * 3)))
+        unpack(SNAPPY, memoryview(xerial([bytes(50_000)] * 3)), 100_000)
 
 
 def test_a_snappy_block_that_announces_4_gib_is_refused_before_memory_is_taken():
