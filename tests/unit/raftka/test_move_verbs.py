@@ -82,7 +82,9 @@ def test_a_move_to_a_broker_that_is_away_is_listed_with_what_it_waits_for_and_ca
             assert (row["learners"], row["voter_sets"], row["lost_voter_sets"]) == ([other], [sorted(before)], [])
             assert row["waits_for"] == f"nodes [{other}] catch up: broker {other} does not answer"
             assert row["away"] == [other]
-            exposed = exposed_by(cluster[at])
+            # The leader's metrics show the move, and any of the three may lead.
+            await until(lambda: any(exposed_by(cluster[node])("raftka_moves", "copying") for node in before))
+            exposed = next(each for node in before if (each := exposed_by(cluster[node]))("raftka_moves", "copying"))
             states = {state: exposed("raftka_moves", state) for state in ("preparing", "copying", "joint", "finishing")}
             assert states == {"preparing": 0, "copying": 1, "joint": 0, "finishing": 0}
             assert exposed("raftka_partition_learners", "t", "0") == 1
