@@ -14,6 +14,7 @@ with the new term and no success (counterexample 19).
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -241,8 +242,8 @@ class AppendEntriesBuffer:
             context.probe.entries_truncated += last - plan.truncate_at + 1
             context.logger.info("truncates [%d, %d]: a newer leader has other entries", plan.truncate_at, last)
             ends = _epoch_ends(context.log, plan.truncate_at)
-            context.log_state.truncate(plan.truncate_at)
-            await context.log.truncate(plan.truncate_at)
+            # In one step: until then the log has its entries, and the configurations among them are in force.
+            await context.log.truncate(plan.truncate_at, partial(context.log_state.truncate, plan.truncate_at))
             first_offset = context.log.next_offset
             context.probe.records_truncated += end_offset - first_offset
             context.logger.info("truncated records: %s", _record_ranges(first_offset, ends))

@@ -5,7 +5,7 @@ and saved snapshots overlap with all. Every position is consistent with the othe
 in synchronous steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from model.error_text import reason_of
 from model.ids import NO_INDEX, Index
@@ -234,11 +234,15 @@ class Log(LogPositions):
 
     # -- truncate -----------------------------------------------------------------------------------------------
 
-    async def truncate(self, first_removed: Index) -> None:
+    async def truncate(self, first_removed: Index, on_cut: Callable[[], object] = lambda: None) -> None:
         """Remove the entries from `first_removed` on.
 
         The place to cut is looked up first; then all positions move in one step, before anything is removed. A
         caller that is cancelled before that step has removed nothing; afterwards the truncation goes on.
+
+        Args:
+            first_removed: Within the log.
+            on_cut: Called in that step.
 
         Raises:
             LogPoisonedError: The disk failed, now or before, or the log is damaged where it is to be cut.
@@ -257,6 +261,7 @@ class Log(LogPositions):
         self._tail.cut(first_removed)
         self._read_cache.cut(first_removed)
         self.on_truncated(Index(first_removed - 1), next_offset, before - self._segments.size_bytes)
+        on_cut()
         await self._jobs.write(lambda: self._truncation.carry_out(removed, last, cut))
 
     # -- start and snapshots ------------------------------------------------------------------------------------
