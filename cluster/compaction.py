@@ -1,7 +1,7 @@
 """Passes of log compaction on this node: one at a time, over the dirtiest partition that is due (RFC 0022, section 5).
 
-    look    which partitions are due; a pass over the first of them, and the swap
-    ask     the followers of what is led here how far they are clean
+    look    which partitions are due
+    pass    over the first of them; its outputs take the places of their sources in the log
 
 Every replica cleans its own log. A pass that fails comes again after a pause; after three failures in a row the
 partition waits until the broker starts again, and its readers and producers notice nothing.
@@ -10,6 +10,7 @@ partition waits until the broker starts again, and its readers and producers not
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from cluster.compaction_rule import CompactionPolicy, dirty_ratio, is_due
@@ -108,7 +109,10 @@ class Compactor:
 
     async def look(self) -> bool:
         """Make one pass, over the dirtiest partition that is due; return whether that has changed a log."""
-        candidates = [each for partition in self._partitions if (each := await self._candidate(partition)) is not None]
+        partitions = [*self._partitions]
+        present = {partition.group for partition in partitions}
+        self._failures = {group: failed for group, failed in self._failures.items() if group in present}
+        candidates = [each for partition in partitions if (each := await self._candidate(partition)) is not None]
         if not candidates:
             return False
         chosen = max(candidates, key=lambda each: dirty_ratio(each.facts))
@@ -143,13 +147,14 @@ class Compactor:
                 return False
             result = await self._cleaner.clean(request)
             swapped = await partition.compaction.swap(result)
-        except CorruptLogError as error:
-            # As a read that finds damage: the replica's owner decides.
-            partition.report_damage(error)
-            self._failed(partition, reason_of(error))
-            return False
         except (ChildError, StorageError, OSError) as error:
+            if isinstance(error, CorruptLogError):
+                # As a read that finds damage: the replica's owner decides.
+                partition.report_damage(error)
             self._failed(partition, reason_of(error))
+            # A full disk needs the room now, not at the next start.
+            with suppress(StorageError, OSError):
+                await partition.compaction.remove_outputs()
             return False
         self._failures.pop(partition.group, None)
         counts = result.counts

@@ -35,7 +35,7 @@ class CleaningOutcome(msgspec.Struct, frozen=True):
 async def clean_in_child(
     files: FileSystem, request: CleaningRequest, bytes_per_second: int, seconds: float
 ) -> CleaningResult:
-    """Make a pass in a child; what it has written stays where it fails, and goes with the next start or pass.
+    """Make a pass in a child. Where it fails, the caller removes what was written (`LogCompaction.remove_outputs`).
 
     Raises:
         ChildError: It was killed, or took longer than `seconds`.

@@ -22,7 +22,7 @@ from storage.segment import Segment
 from storage.segment_cleaning import CleaningRequest, CleaningResult, Source
 from storage.segment_index import SegmentIndex
 from storage.segment_indexer import SegmentIndexer
-from storage.segment_swap import Swap, commit_swap, finish_swap, swap_of
+from storage.segment_swap import Swap, commit_swap, finish_swap, remove_outputs, swap_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,17 @@ class LogCompaction:
             swapped += 1
         self._indexer.start()
         return swapped
+
+    async def remove_outputs(self) -> None:
+        """Remove what a pass that has failed has written; none is under way.
+
+        Raises:
+            LogPoisonedError: The disk failed before. A start removes the files.
+            OSError: The disk refuses. The next pass or start removes them.
+        """
+        context = self._context
+        context.check_usable()
+        await context.env.workers.run(Pool.APPEND, partial(remove_outputs, context.files, context.directory))
 
     def _sources_of(self, output: CleanedSegment) -> list[Segment] | None:
         """Return the segments that an output stands for; None if they are not all there, closed, as they were."""

@@ -115,7 +115,7 @@ def clean(
 
     Raises:
         CorruptLogError: A source is damaged.
-        OSError: The disk refuses; the caller removes what was written.
+        OSError: The disk refuses. The caller removes what was written (`LogCompaction.remove_outputs`).
     """
     return _Pass(files, request, pause).run()
 

@@ -71,13 +71,17 @@ def finish_swap(files: FileSystem, swap: Swap) -> None:
 
 def finish_swaps(files: FileSystem, directory: str) -> None:
     """At a start: finish what is committed, and remove what never was."""
-    removed = False
     for name in files.listdir(directory):
         match = _NAME.fullmatch(name)
         if match is not None:
             finish_swap(files, Swap(directory, Index(int(match[1])), Term(int(match[2])), Index(int(match[3]))))
-        elif name.endswith(CLEANED_SUFFIX):
-            files.unlink(f"{directory}/{name}")
-            removed = True
-    if removed:
+    remove_outputs(files, directory)
+
+
+def remove_outputs(files: FileSystem, directory: str) -> None:
+    """Remove what passes have written, as far as no swap of it is committed."""
+    outputs = [name for name in files.listdir(directory) if name.endswith(CLEANED_SUFFIX)]
+    for name in outputs:
+        files.unlink(f"{directory}/{name}")
+    if outputs:
         files.fsync_dir(directory)

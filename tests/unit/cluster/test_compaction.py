@@ -8,6 +8,7 @@ import pytest
 from cluster.compaction import CompactionOptions, Compactor
 from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy, dirty_ratio, is_due
 from runtime.child import ChildError
+from storage.cleaned_output import CLEANED_SUFFIX
 from storage.errors import CorruptLogError
 from storage.log_compaction import CleaningFacts
 from storage.segment_cleaning import CleaningRequest, CleaningResult, clean
@@ -42,7 +43,7 @@ def test_a_partition_is_due_by_its_dirty_part_or_by_its_age(
 
 @dataclass
 class StoryCleaner:
-    """Passes that take a virtual second; the next ones end with these errors."""
+    """Passes that take a virtual second; the next ones end with these errors once they have written all."""
 
     story: Scenario
     node_id: int
@@ -52,9 +53,10 @@ class StoryCleaner:
     async def clean(self, request: CleaningRequest) -> CleaningResult:
         self.passes += 1
         await asyncio.sleep(1.0)
+        result = clean(self.story.machine(self.node_id).environment.files, request)
         if self.errors:
             raise self.errors.pop(0)
-        return clean(self.story.machine(self.node_id).environment.files, request)
+        return result
 
 
 class Node:
@@ -140,6 +142,10 @@ def test_a_partition_whose_passes_fail_three_times_is_suspended() -> None:
         story.wait(lambda: node.compactor.is_suspended(story.group), 300.0)
         story.run_for(300.0)
         assert (node.cleaner.passes, node.clean_index) == (3, 0)
+        # A full disk has its room again.
+        files, log = story.machine(story.leader).environment.files, story.replica(story.leader).log
+        names = files.listdir(log._segments[0].path.rpartition("/")[0])
+        assert not [name for name in names if name.endswith(CLEANED_SUFFIX)]
         # Whoever reads and writes notices nothing.
         put(story, story.leader, KEYS[0], b"next", producer=9, sequence=0)
         story.converge()

@@ -232,6 +232,27 @@ def test_a_read_that_has_begun_before_a_swap_reads_again(tmp_path: Path) -> None
     run(test())
 
 
+def test_positions_and_what_goes_along_are_cut_in_one_step(tmp_path: Path) -> None:
+    """A configuration stays in force while its entry is in the log, also while the place to cut is looked up."""
+
+    async def test() -> None:
+        place = Place(tmp_path, segment_bytes=1 << 20, tail_cache_bytes=1)
+        log = await place.open()
+        await append(log, barrier(1), *[Spec()] * 5)
+        last, seen = int(log.dirty_index), list[int]()
+        first_removed = Index(last - 1)
+        place.workers.hold(Pool.READ)
+        cutting = asyncio.ensure_future(log.truncate(first_removed, lambda: seen.append(int(log.dirty_index))))
+        await steps()
+        assert (seen, int(log.dirty_index)) == ([], last)
+        place.workers.release(Pool.READ)
+        await cutting
+        assert seen == [first_removed - 1]
+        await log.close()
+
+    run(test())
+
+
 def test_a_segment_that_is_young_and_all_behind_it_are_left_alone(tmp_path: Path) -> None:
     async def test() -> None:
         place = Place(tmp_path, segment_bytes=200)
