@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from cluster.placement import Placement
 from cluster.placement_reports import PlacementReports
 from cluster.placements import PlacementReport, Placements, ReachedPlacement
 from cluster.topic_table import Topic
-from model.ids import NO_INDEX, RAFT0, ConsistencyLevel, GroupId, Replica, Term
+from model.ids import NO_INDEX, RAFT0, ConsistencyLevel, GroupId, Index, Replica, Term
 from raft import membership_steps
 from raft.configuration_entry import encode_configuration
 from raft.configuration_log import ConfigurationLog
@@ -36,6 +37,7 @@ from raft.rules import agreement
 from raft.rules.election import LogEnd
 from storage.entry import EntryKind
 from storage.kvstore import KvStore
+from storage.log import Log
 
 
 class _Told:
@@ -119,6 +121,18 @@ def joint_configurations_elect_by_one_set(patch: pytest.MonkeyPatch) -> None:
 def truncations_keep_the_newer_configuration(patch: pytest.MonkeyPatch) -> None:
     """A configuration stays in force when its entry is cut off."""
     patch.setattr(ConfigurationLog, "truncate", lambda log, first_removed: None)
+
+
+def configurations_are_cut_before_the_log(patch: pytest.MonkeyPatch) -> None:
+    """A follower goes back to the former configuration, and only then looks up where to cut. Look-ups are slow."""
+    truncate = Log.truncate
+
+    async def truncated(log: Log, first_removed: Index, on_cut: Callable[[], object]) -> None:
+        on_cut()
+        await asyncio.sleep(0.001)  # The slow disk.
+        await truncate(log, first_removed)
+
+    patch.setattr(Log, "truncate", truncated)
 
 
 def learners_are_promoted_by_what_they_have_written(patch: pytest.MonkeyPatch) -> None:

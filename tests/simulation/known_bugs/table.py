@@ -336,6 +336,7 @@ _MEMBERSHIP = (
         ("ElectionsHaveMajorities", "ElectionSafety", *_COMMITTED),
     ),
     (membership.truncations_keep_the_newer_configuration, "Raft thesis 4.1", ("ConfigurationsAreTheLogs",)),
+    (membership.configurations_are_cut_before_the_log, "Raftka 69d27e6e", ("ConfigurationsAreTheLogs",)),
     (membership.learners_are_promoted_by_what_they_have_written, "Raft thesis 4.2.1", ("LearnersAreCaughtUp",)),
     (
         membership.moves_finish_whatever_their_revision,

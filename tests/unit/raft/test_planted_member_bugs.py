@@ -47,6 +47,27 @@ def _a_truncation_brings_the_former_configuration_back():
         assert group.replica(1).configuration == group.configuration, "the newer configuration is still there"
 
 
+def _the_former_configuration_comes_back_with_the_cut():
+    """As above, and the disk of the former leader does not answer where to cut."""
+    with Group(4, 1, 2, 3) as group:
+        group.begin(1, 1, 2, 3, 4)
+        isolate(group, 1)
+        group.aim(target(1, 2, 4), 1)
+        replica, newer = group.replica(1), group.replica(1).configuration
+        group.wire.lose(lambda _: True)
+        group.elect(2)
+        group.wire.is_cut[1] = False
+        group.actors[1].workers.hold(Pool.READ)
+        group.tick(10)
+        assert group.actors[1].probe.truncations == 1
+        assert group.terms(1) != group.terms(2), "the entries are still there"
+        assert replica.configuration == newer, "a configuration is no longer in force, and its entry is still there"
+        group.call(lambda: group.actors[1].workers.release(Pool.READ))
+        group.tick(10)
+        assert group.terms(1) == group.terms(2)
+        assert replica.configuration == group.configuration
+
+
 def _both_voter_sets_elect():
     """{1, 2, 3} and {3, 4, 5} decide together; 1 and 2 are gone."""
     with Group(5, 1, 2, 3) as group:
@@ -113,6 +134,11 @@ BUGS = {
         membership.truncations_keep_the_newer_configuration,
         _a_truncation_brings_the_former_configuration_back,
         "the newer configuration is still there",
+    ),
+    "configuration cut before the log": (
+        membership.configurations_are_cut_before_the_log,
+        _the_former_configuration_comes_back_with_the_cut,
+        "a configuration is no longer in force",
     ),
     "joint configuration elects by one set": (
         membership.joint_configurations_elect_by_one_set,
