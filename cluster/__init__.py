@@ -28,7 +28,7 @@
 * `retention`             lets leaders delete what has outlived its topic's retention: `retention_rule` says which
                           segments, `retention_start` where the log begins then.
 * `compaction`            passes over the logs of compacted partitions: `compaction_rule` says which are due,
-                          `compaction_limits` how far (RFC 0022).
+                          `compaction_limits` how far; `deletes_bounds` asks how far others are clean (RFC 0022).
 * `append_clock`          the leader's time for record batches.
 * `partition_status`      where every replica of a partition stands, gathered; `visible_ends` up to where consumers may
                           read many partitions, as their leaders say.

@@ -19,7 +19,9 @@ from model.error_text import reason_of
 from model.ids import GroupId
 from runtime.child import ChildError
 from runtime.clock import WallClock
+from runtime.files import FileSystem
 from runtime.gate import Gate
+from storage.cleaning_process import clean_in_child
 from storage.errors import CorruptLogError, StorageError
 from storage.log_compaction import CleaningFacts, CleaningLimits
 from storage.segment_cleaning import CleaningRequest, CleaningResult
@@ -27,6 +29,9 @@ from storage.segment_cleaning import CleaningRequest, CleaningResult
 _logger = logging.getLogger("cluster")
 _PAUSE_SECONDS = 60.0
 _FAILURES_MAX = 3
+# A child has so long, and twice what its bytes take at its rate; then it counts as hung.
+_CHILD_SECONDS_MIN = 120.0
+_SLOWEST_BYTES_PER_SECOND = 1024 * 1024
 
 
 class Cleaner(Protocol):
@@ -47,10 +52,27 @@ class CompactionOptions(NamedTuple):
     Attributes:
         backoff_seconds: `log.cleaner.backoff.ms`: between two looks that find nothing to do.
         map_bytes: `log.cleaner.dedupe.buffer.size`.
+        io_bytes_per_second: `log.cleaner.io.max.bytes.per.second`; 0: nothing bounds it.
     """
 
     backoff_seconds: float = 15.0
     map_bytes: int = 64 * 1024 * 1024
+    io_bytes_per_second: int = 32 * 1024 * 1024
+
+
+class ChildCleaner:
+    """Makes passes in child processes."""
+
+    def __init__(self, files: FileSystem, io_bytes_per_second: int) -> None:
+        self._files = files
+        self._rate = io_bytes_per_second
+
+    async def clean(self, request: CleaningRequest) -> CleaningResult:
+        """See `Cleaner`."""
+        # Each byte is read twice, and written once at most.
+        size = 3 * sum(source.size for source in request.sources)
+        seconds = _CHILD_SECONDS_MIN + 2 * size / (self._rate or _SLOWEST_BYTES_PER_SECOND)
+        return await clean_in_child(self._files, request, self._rate, seconds)
 
 
 class _Candidate(NamedTuple):

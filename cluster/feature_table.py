@@ -3,9 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from cluster.commands import BrokerRecord, SetFeature
-from cluster.errors import FeatureLevelError, FeatureUpdateError
-from model.features import KNOWN, LOWERED_TO, MEMBERSHIP, PLACEMENTS_LEVEL, lacking
-from model.topic_config import THROTTLE_KEYS
+from cluster.errors import FeatureLevelError, FeatureUpdateError, InvalidTopicConfigError
+from model.features import (
+    COMPACTED_TOPICS_LEVEL,
+    COMPACTION,
+    KNOWN,
+    LOWERED_TO,
+    MEMBERSHIP,
+    PLACEMENTS_LEVEL,
+    lacking,
+)
+from model.topic_config import THROTTLE_KEYS, needs_compaction
 
 
 class FeatureTable:
@@ -42,9 +50,19 @@ class FeatureTable:
             )
 
     def require_for_topic(self, configs: Mapping[str, str]) -> None:
-        """Raise FeatureLevelError if a topic is to have a key that brokers of an older version could not apply."""
+        """Raise an error if a topic is to have what brokers of an older version could not apply.
+
+        Raises:
+            FeatureLevelError: Throttled replicas.
+            InvalidTopicConfigError: What came with compacted topics. It is the code that clients know for that.
+        """
         if not THROTTLE_KEYS.isdisjoint(configs):
             self.require(MEMBERSHIP, PLACEMENTS_LEVEL, "throttled replicas")
+        if needs_compaction(configs):
+            try:
+                self.require(COMPACTION, COMPACTED_TOPICS_LEVEL, "compacted topics, and the keys that came with them,")
+            except FeatureLevelError as error:
+                raise InvalidTopicConfigError(str(error)) from error
 
     def apply_set(self, command: SetFeature, highest: Mapping[int, Mapping[str, int]]) -> None:
         """Change a level. `highest` is what brokers have, as for `check`.

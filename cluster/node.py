@@ -4,9 +4,10 @@ The broker process puts the Kafka listener and the admin port on top of it; the 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
+from typing import Protocol
 
 import msgspec
 
@@ -15,6 +16,8 @@ from cluster.broker_changes import BrokerChanges
 from cluster.broker_events import BrokerWatch
 from cluster.cluster_entry import ClusterEntry
 from cluster.commands import BrokerRecord
+from cluster.compaction import ChildCleaner, Cleaner, Compactor
+from cluster.compaction_rule import CompactionPolicy
 from cluster.controller import Controller
 from cluster.controller_backend import ControllerBackend
 from cluster.controller_events import ControllerEvents
@@ -22,6 +25,7 @@ from cluster.controller_state import ControllerState
 from cluster.controller_tables import ControllerTables
 from cluster.data_directory import GROUPS, claim_data_directory
 from cluster.data_directory_watch import DataDirectoryWatch
+from cluster.deletes_bounds import DeletesBounds
 from cluster.directory_stamp import DirectoryStamp
 from cluster.draining import Draining
 from cluster.dynamic_options import DynamicOptions, FixedOptions
@@ -41,6 +45,7 @@ from cluster.move_events import MoveEvents
 from cluster.move_status import MoveStatusReader
 from cluster.node_options import NodeOptions
 from cluster.node_watch import NodeWatch
+from cluster.partition import Partition
 from cluster.partition_manager import PartitionManager
 from cluster.placement_reports import PlacementReports
 from cluster.placements import Placements
@@ -56,8 +61,16 @@ from cluster.topic_table import TopicTable
 from cluster.transactions.admission import CoordinatorAdmissions
 from cluster.transactions.markers import Markers
 from cluster.visible_ends import VisibleEnds
-from model.features import ENDED_LEADERSHIPS_LEVEL, MEMBERSHIP, STAMP_LEVEL, told_features
+from model.features import (
+    COMPACTED_TOPICS_LEVEL,
+    COMPACTION,
+    ENDED_LEADERSHIPS_LEVEL,
+    MEMBERSHIP,
+    STAMP_LEVEL,
+    told_features,
+)
 from model.ids import RAFT0, Index, NodeId, Replica
+from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration, RaftPolicy
 from raft.group_manager import GroupManager
 from raft.links_raft_client import LinksRaftClient
@@ -79,6 +92,14 @@ class StartPhase(Enum):
     SEEDS = auto()
     REPLICAS = auto()
     STARTED = auto()
+
+
+class _Fiber(Protocol):
+    """A part of the node that works in the background."""
+
+    def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
 
 
 class Node:
@@ -105,6 +126,7 @@ class Node:
     move_status: MoveStatusReader
     producer_ids: ProducerIds
     backend: ControllerBackend
+    compactor: Compactor
     telemetry: TelemetryPublisher | None = None
     events: Events
     replica: Replica
@@ -119,6 +141,7 @@ class Node:
         kvstore: KvStore,
         on_unusable: Callable[[str], None] | None = None,
         dynamic: DynamicOptions | None = None,
+        cleaner: Cleaner | None = None,
     ) -> None:
         """Prepare a node.
 
@@ -130,10 +153,12 @@ class Node:
                 is not where it was, or the kvstore has failed. The caller ends the process. None: the loop's exception
                 handler is told.
             dynamic: What may be set while the node runs; whoever passes it calls `change_options`. None: nothing.
+            cleaner: Makes the passes of log compaction. None: a child process makes each.
         """
         self.env = env
         self.options = options
         self._dynamic = dynamic or FixedOptions()
+        self._cleaner = cleaner or ChildCleaner(env.files, options.compaction.io_bytes_per_second)
         self._log_states = LogStates(options, self._lived_ms)
         self._topics: TopicTable | None = None
         self._retention: Retention | None = None
@@ -170,12 +195,13 @@ class Node:
         entry = self._entry = ClusterEntry(self.links, self._kvstore, self.replica, options, self.stamp)
         self.founding, self.known_brokers, self._joins = entry.founding, entry.known_brokers, entry.joins
         cluster = entry.recall()
+        self._raft_client = LinksRaftClient(self.links, options.raft)
         self.groups = GroupManager(
             self.env,
             self._raft_options(),
             self.replica,
             self._kvstore,
-            LinksRaftClient(self.links, options.raft),
+            self._raft_client,
             f"{options.data_dir}/{GROUPS}",
             self._directory_watch.look,
             self.stamp,
@@ -325,7 +351,15 @@ class Node:
             self.env.wall_clock,
             lambda: self.options.retention_check_interval,
         )
-        parts = (
+        self.compactor = Compactor(
+            self.partitions,
+            self._compaction_policy_of,
+            self._cleaner,
+            self.env.wall_clock,
+            lambda: self.groups.limits.disk.spare_bytes,
+            self.options.compaction,
+        )
+        parts: tuple[_Fiber, ...] = (
             self.controller,
             self.leadership,
             self.backend,
@@ -335,9 +369,21 @@ class Node:
             Draining(tables.members, self.groups, self.options.node_id),
             self._retention,
         )
+        if told_features(self.options.features).get(COMPACTION, 0) >= COMPACTED_TOPICS_LEVEL:
+            parts += (self.compactor, DeletesBounds(self._raft_client, self._compacted_groups))
         for part in parts:
             part.start()
             self._stops.append(part.stop)
+
+    def _compaction_policy_of(self, partition: Partition) -> CompactionPolicy | None:
+        level = self.controller.features.level(COMPACTION)
+        return partition.compaction_policy if level >= COMPACTED_TOPICS_LEVEL else None
+
+    def _compacted_groups(self) -> Iterator[Consensus]:
+        for partition in self.partitions:
+            consensus = self.groups.get(partition.group)
+            if consensus is not None and self._compaction_policy_of(partition) is not None:
+                yield consensus
 
     def _brokers(self) -> Sequence[NodeId]:
         """Return all brokers: each holds raft0, as a voter or as a learner."""

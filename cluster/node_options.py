@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cluster.compaction import CompactionOptions
 from cluster.founding_words import Seed
 from cluster.producer_table import ProducerOptions
 from cluster.state_bounds import StateOptions
@@ -26,6 +27,7 @@ class NodeOptions:
         producers: How long, and how many, idempotent producers each partition remembers.
         state: How large the tables of raft0 and of consumer groups may become.
         raft0_segment_bytes: Size of a segment of raft0's log, and how much of it is kept behind its newest.
+        compaction: How passes of log compaction are made.
         retention_check_interval: How often leaders look for what has outlived its retention, seconds.
         replicas_max: Replicas of one broker, beyond which no topic is created and none grows.
         telemetry: Publish each second what every replica here did (RFC 0011).
@@ -45,6 +47,7 @@ class NodeOptions:
     producers: ProducerOptions = field(default_factory=ProducerOptions)
     state: StateOptions = field(default_factory=StateOptions)
     raft0_segment_bytes: int = 16 * 1024 * 1024
+    compaction: CompactionOptions = field(default_factory=CompactionOptions)
     retention_check_interval: float = 300.0
     replicas_max: int = 2_500
     telemetry: bool = False

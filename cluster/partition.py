@@ -41,7 +41,9 @@ HIGH_WATERMARK = -1
 
 def log_options(config: TopicConfig) -> LogOptions:
     """Return the storage options that a topic's configuration asks for."""
-    return LogOptions(segment_bytes=config.segment_bytes, segment_ms=config.segment_ms)
+    # As in Kafka: no pass reads the segment that is written to, so what may wait no longer must not be in it.
+    compacted_ms = config.max_compaction_lag_ms if config.is_compacted else config.segment_ms
+    return LogOptions(segment_bytes=config.segment_bytes, segment_ms=min(config.segment_ms, compacted_ms))
 
 
 class Partition:
@@ -239,6 +241,21 @@ class Partition:
         """What a pass may clean of the log, and the swap of what it has written."""
         return self._log.compaction
 
+    @property
+    def compaction_policy(self) -> CompactionPolicy | None:
+        """What the topic asks for; None: it is not compacted. No internal topic is, whatever is set on it."""
+        config = self.config
+        if not config.is_compacted or self.topic.is_internal:
+            return None
+        return CompactionPolicy(
+            config.min_cleanable_dirty_ratio,
+            config.delete_retention_ms,
+            config.min_compaction_lag_ms,
+            config.max_compaction_lag_ms,
+            config.is_deleted,
+            config.segment_bytes,
+        )
+
     async def cleaning_limits(self, policy: CompactionPolicy, now_ms: int, map_bytes: int) -> CleaningLimits | None:
         """As `compaction_limits.cleaning_limits`, of this replica."""
         return await cleaning_limits(self._consensus, self.transactional, policy, now_ms, map_bytes)
@@ -286,9 +303,9 @@ class Partition:
         Raises:
             RaftError: As `delete_records`.
         """
-        policy = RetentionPolicy(self.config.retention_ms, self.config.retention_bytes)
-        if self.snapshot_refusal is not None:
+        if not self.config.is_deleted or self.snapshot_refusal is not None:
             return None
+        policy = RetentionPolicy(self.config.retention_ms, self.config.retention_bytes)
         start = retention_start(self._log, self.commit_index, now_ms, policy)
         if start is None:
             return None

@@ -14,10 +14,10 @@ from cluster.errors import (
     InvalidTopicNameError,
 )
 from cluster.topic_table import Topic
-from model.config_definition import ConfigType, InvalidConfigError, shorten
+from model.config_definition import ConfigType, InvalidConfigError, list_words, shorten
 from model.counted import counted
 from model.ids import NodeId
-from model.topic_config import TOPIC_CONFIGS, check_topic_config
+from model.topic_config import TOPIC_CONFIGS, check_topic_config, resolve_topic_config
 
 PARTITIONS_MAX = 10_000
 TOPIC_NAME_MAX = 249
@@ -72,7 +72,8 @@ def altered_configs(topic: Topic, changes: Sequence[ConfigChange], *, replaces_a
         raise InvalidTopicConfigError("a configuration key is named twice")
     configs = {} if replaces_all else dict(topic.overrides)
     for change in changes:
-        if change.key not in TOPIC_CONFIGS:
+        # As in Kafka, whoever takes back what was never set has what he wants: MirrorMaker does so for keys of Kafka.
+        if change.key not in TOPIC_CONFIGS and change.operation != ConfigOperation.DELETE:
             raise InvalidTopicConfigError(f"unknown or unsupported topic configuration {shorten(change.key)!r}")
         value = _changed_value(topic, change)
         if value is None:
@@ -80,6 +81,8 @@ def altered_configs(topic: Topic, changes: Sequence[ConfigChange], *, replaces_a
         else:
             configs[change.key] = value
     check_configs(configs, topic.replication_factor)
+    if topic.is_internal and resolve_topic_config(configs).is_compacted:
+        raise InvalidTopicConfigError(f"{topic.name} is not compacted: the brokers delete what is old in it themselves")
     return configs
 
 
@@ -102,7 +105,7 @@ def _changed_list(topic: Topic, change: ConfigChange, value: str) -> str:
     if definition.kind is not ConfigType.LIST:
         raise InvalidTopicConfigError(f"{change.key} is no list: nothing can be appended or subtracted")
     now = topic.overrides.get(change.key, definition.show(topic.config.value_of(definition)))
-    words, given = [word for word in now.split(",") if word], value.split(",")
+    words, given = list_words(now), list_words(value)
     if change.operation == ConfigOperation.APPEND:
         return ",".join([*words, *(word for word in given if word not in words)])
     return ",".join(word for word in words if word not in given)

@@ -21,6 +21,7 @@ SECTIONS = {
     "num.partitions": "Topics that are created",
     "raft.heartbeat.interval.ms": "Elections, flushes and back-pressure",
     "disk.reserve.bytes": "Disk, segments and retention",
+    "log.cleaner.min.cleanable.ratio": "Log compaction",
     "log.message.timestamp.type": "Timestamps and producers",
     "group.min.session.timeout.ms": "Consumer groups",
     "transaction.max.timeout.ms": "Transactions",
@@ -103,6 +104,8 @@ def accepted(option: Option) -> str:
         if option.high >= LONG_MAX // 2:
             return f"{option.low} and more"
         return f"{option.low} to {option.high}"
+    if option.kind == "float":
+        return f"{option.low} to {option.high}, with decimals"
     if option.choices:
         return ", ".join(" or ".join(f"`{name}`" for name in names) for names in option.names_of_choices)
     words = {"bool": "`true`, `false`", "list": "a list of texts", "host": "a host name or IP address"}
@@ -115,6 +118,8 @@ def default(option: Option) -> str:
         return option.default_text
     if isinstance(option.default, bool):
         return f"`{str(option.default).lower()}`"
+    if isinstance(option.default, float):
+        return str(option.default)
     if isinstance(option.default, int):
         return amount(option.default, option.key)
     return f"`{option.default}`" if option.default else "empty"

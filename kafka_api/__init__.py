@@ -6,6 +6,8 @@
 - request_context: what a handler may use
 - request_memory, fetch_memory: what all requests, and all fetch responses, may hold at once
 - fetch_sessions: incremental fetch sessions (KIP-227)
+- key_checks: whether each record for a compacted topic has a key
+- refused_batch: why a batch is not taken
 - refused_batches: what an idempotent producer has sent behind a batch that was refused shares its fate
 - read_positions: from where on a connection reads, and so which batches it has found whole
 - answer: one answer on its way to its client

@@ -1,7 +1,7 @@
 """What a handler may use: the node below, the options of this listener, memory for what it reads, the sessions of
 consumers, who creates topics on demand, the consumer groups and the transactions that are kept here, what is counted,
-who asks, how long an answer was waited for by choice, what of its batches was refused for now, and from where on it
-reads."""
+what looks at the keys of records, who asks, how long an answer was waited for by choice, what of its batches was
+refused for now, and from where on it reads."""
 
 from dataclasses import dataclass, field
 
@@ -10,6 +10,7 @@ from kafka_api.auto_topics import AutoTopics
 from kafka_api.fetch_memory import FetchLease
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
+from kafka_api.key_checks import KeyChecks
 from kafka_api.options import KafkaOptions, OptionsInForce
 from kafka_api.read_positions import ReadPositions
 from kafka_api.refused_batches import RefusedBatches
@@ -46,6 +47,7 @@ class RequestContext:
     transactions: TransactionCoordinator
     figures: RequestFigures
     traffic: TopicTraffic
+    key_checks: KeyChecks
     client: AskingClient = field(default_factory=AskingClient)
     chosen_wait: ChosenWait = field(default_factory=ChosenWait)
     refused_batches: RefusedBatches = field(default_factory=RefusedBatches)

@@ -11,6 +11,7 @@ from kafka_api.fetch_memory import FetchLease, FetchMemory
 from kafka_api.fetch_sessions import FetchSessions
 from kafka_api.groups.coordinator import GroupCoordinator
 from kafka_api.groups.lag import GroupLags
+from kafka_api.key_checks import KeyChecks
 from kafka_api.options import KafkaOptions, OptionsInForce
 from kafka_api.protocol.framing import SCRATCH_BYTES
 from kafka_api.request_context import RequestContext
@@ -45,6 +46,7 @@ class KafkaServer:
         self._fetches = FetchMemory(options.fetch_memory_bytes, options.slow_client_timeout)
         self.figures = RequestFigures()
         self.traffic = TopicTraffic(node.controller.topics)
+        self._key_checks = KeyChecks(node.env.workers)
         self.fetch_sessions = FetchSessions(options.fetch_sessions, env.rng)
         self._auto_topics = AutoTopics(node, self._in_force)
         self._groups = GroupCoordinator(node, self._in_force)
@@ -146,7 +148,7 @@ class KafkaServer:
         lease = FetchLease(self._fetches)
         context = RequestContext(
             *(self._node, self._in_force, lease, self.fetch_sessions, self._auto_topics, self._groups),
-            *(self._transactions, self.figures, self.traffic),
+            *(self._transactions, self.figures, self.traffic, self._key_checks),
         )
         connection = Connection(context, self._requests, self._scratch, self, is_welcome=is_welcome)
         self._connections[connection] = None

@@ -5,6 +5,7 @@
 * `record_batch`  the Kafka v2 record batch: header fields, validation, in-place stamping.
 * `record_codec`  the records inside a batch, for lookups by time.
 * `record_filter`  the records inside a batch as log compaction sees them, and a batch with some of them only.
+* `key_scan`      which records of a batch have no key.
 * `key_value_batch`  batches that brokers write themselves: keys and values.
 * `control_batch`  the markers by which brokers end transactions.
 * `duration_histogram`  durations of one interval, in buckets that can be added up.
@@ -15,5 +16,6 @@
 * `error_text`  why something failed, in words.
 * `replica_tag`  of which replica a log line speaks.
 * `throttled_replicas`  which replicas of a topic are moved slowly.
-* `topic_config`  topic configuration: the keys that exist, their types and defaults.
+* `topic_config`  topic configuration: the keys that exist, their types and defaults; `fixed_topic_configs` has those of
+                  which one value is accepted.
 """

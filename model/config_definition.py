@@ -9,15 +9,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 
-ConfigValue = int | bool | str
+ConfigValue = int | bool | float | str
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
 # Of a client's own words an error repeats at most so many characters: it must fit into a response's string.
 _SHOWN_MAX = 100
+_BOOLEANS = ("true", "false")
 # 19 digits hold every 64-bit number.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,19}(?:\.[0-9]{0,19})?|\.[0-9]{1,19})(?:[eE][+-]?[0-9]{1,2})?")
 
 
 class InvalidConfigError(ValueError):
@@ -31,12 +33,18 @@ class ConfigType(IntEnum):
     STRING = 2
     INT = 3
     LONG = 5
+    DOUBLE = 6
     LIST = 7
 
 
 def shorten(text: str) -> str:
     """Return a client's words, cut to what an error message may repeat of them."""
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def list_words(text: str) -> list[str]:
+    """Return the words of a list, each once, in the order in which they come first; an empty text has none."""
+    return list(dict.fromkeys(word.strip() for word in text.split(","))) if text.strip() else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +58,7 @@ class ConfigDefinition:
         doc: What it does, in a sentence or two.
         low: Smallest number allowed.
         high: Largest number allowed.
-        choices: The only texts allowed for a string or a list; empty for numbers and booleans.
+        choices: The only texts allowed for a string or a boolean, or as words of a list; empty for numbers.
         check: For a text: raises ValueError with what is wrong with it; `accepts` then says in words what it takes.
         waits_for: For a key with one choice only: the feature that is not built yet.
         broker_key: The broker's option that holds the default of topics that do not say; empty if there is none.
@@ -77,11 +85,11 @@ class ConfigDefinition:
     def accepted(self) -> str:
         """The values that are accepted, in words."""
         if self.kind is ConfigType.BOOLEAN:
-            return "true or false"
+            return " or ".join(self.choices or _BOOLEANS)
         if self.accepts:
             return self.accepts
         if self.choices:
-            return " or ".join(self.choices)
+            return f"a list of {', '.join(self.choices)}" if self._is_words else " or ".join(self.choices)
         if self.low == self.high:
             return f"{self.low}"
         return f"{self.low} and more" if self.high == LONG_MAX else f"{self.low} to {self.high}"
@@ -93,16 +101,31 @@ class ConfigDefinition:
             InvalidConfigError: Another type, or out of range.
         """
         if self.kind is ConfigType.BOOLEAN:
-            return self._chosen(text.strip().lower(), ("true", "false")) == "true"
+            return self._chosen(text.strip().lower(), self.choices or _BOOLEANS) == "true"
         if self.check is not None:
             return self._checked(text, self.check)
+        if self._is_words:
+            return ",".join(self._words(text))
         if self.kind in (ConfigType.STRING, ConfigType.LIST):
             return self._chosen(text, self.choices)
-        return self._number(text)
+        return self._decimal(text) if self.kind is ConfigType.DOUBLE else self._number(text)
 
     def show(self, value: ConfigValue) -> str:
         """Return a value as `parse` reads it."""
         return str(value).lower() if isinstance(value, bool) else str(value)
+
+    @property
+    def _is_words(self) -> bool:
+        return self.kind is ConfigType.LIST and len(self.choices) > 1
+
+    def _words(self, text: str) -> list[str]:
+        """Return each word once, in the order in which they come first."""
+        words = list_words(text)
+        for word in words:
+            if word not in self.choices:
+                known = ", ".join(self.choices)
+                raise InvalidConfigError(f"{self.key}={shorten(text)!r}: {shorten(word)!r} is none of {known}")
+        return words
 
     def _chosen(self, text: str, choices: tuple[str, ...]) -> str:
         if text not in choices:
@@ -124,6 +147,14 @@ class ConfigDefinition:
         if not self.low <= number <= self.high:
             why = f"; {self.waits_for} is not built yet" if self.waits_for else ""
             raise InvalidConfigError(f"{self.key}={number}: must be {self._range()}{why}")
+        return number
+
+    def _decimal(self, text: str) -> float:
+        if not _DECIMAL.fullmatch(text):
+            raise InvalidConfigError(f"{self.key}={shorten(text)!r}: not a decimal number")
+        number = float(text)
+        if not self.low <= number <= self.high:
+            raise InvalidConfigError(f"{self.key}={shorten(text)}: must be {self._range()}")
         return number
 
     def _range(self) -> str:

@@ -30,6 +30,8 @@ OPTIONS_LEVEL = 1
 PLACEMENTS_LEVEL = 1
 # From this level on, brokers join, leave, and get new data directories.
 BROKERS_LEVEL = 1
+# From this level of COMPACTION on, topics are compacted, and logs have placeholders.
+COMPACTED_TOPICS_LEVEL = 1
 
 # From this level on, versions without the feature must refuse a broker's data directory (`cluster.directory_stamp`).
 STAMP_LEVEL = 1
@@ -57,8 +59,7 @@ OFFERED: Mapping[str, LevelRange] = {
 # judge by it alike.
 LOWERED_TO: Mapping[str, int] = {TRANSACTION_VERSION: 1}
 # With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.
-# This version has none: a feature that is being built gets its line here before it gets one in OFFERED.
-UNSTABLE: Mapping[str, LevelRange] = {**OFFERED}
+UNSTABLE: Mapping[str, LevelRange] = {**OFFERED, COMPACTION: KNOWN[COMPACTION]}
 
 
 def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:

@@ -155,7 +155,7 @@ def _unpack_snappy_block(block: memoryview, bytes_max: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
-def read_varint(data: bytes, position: int) -> tuple[int, int]:
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Read a zigzag varint of at most 10 bytes; return it and the position after it."""
     value = shift = 0
     while shift < 70:

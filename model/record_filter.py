@@ -9,7 +9,7 @@ from typing import NamedTuple
 import cramjam
 
 from model.record_batch import CODECS, HEADER_BYTES, BatchHeader, Buffer, rebuilt_batch
-from model.record_codec import CorruptRecordsError, is_xerial, pack_xerial, read_varint, unpack_records
+from model.record_codec import CorruptRecordsError, is_xerial, pack_xerial, read_varint
 
 
 class KeyedRecord(NamedTuple):
@@ -74,23 +74,6 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         raw = first & 0x7F | second << 7
         return (raw >> 1) ^ -(raw & 1), position + 2
     return read_varint(data, position)
-
-
-def keyless_records(batch: Buffer, header: BatchHeader, bytes_max: int) -> list[int]:
-    """Return which records of a batch have no key, by their position in it: a compacted topic takes none of them.
-
-    Some 2 us per record. Memory: twice `bytes_max`.
-
-    Args:
-        batch: As a producer has sent it.
-        header: Its header.
-        bytes_max: What its records may unpack to.
-
-    Raises:
-        CorruptRecordsError: As `unpack_records` and `keyed_records`: no pass could read them.
-    """
-    records = keyed_records(header, unpack_records(batch, bytes_max))
-    return [position for position, record in enumerate(records) if record.key is None]
 
 
 def filtered_batch(batch: Buffer, header: BatchHeader, data: bytes, kept: Sequence[KeyedRecord]) -> bytearray:

@@ -19,6 +19,7 @@ from model.config_definition import (
     shorten,
 )
 from model.counted import counted
+from model.fixed_topic_configs import FIXED_CONFIGS, FIXED_SINCE_COMPACTION
 from model.throttled_replicas import parse_throttled_replicas
 
 __all__ = [
@@ -27,12 +28,15 @@ __all__ = [
     "InvalidConfigError",
     "TopicConfig",
     "check_topic_config",
+    "needs_compaction",
     "parse_topic_config",
     "resolve_topic_config",
 ]
 
 CREATE_TIME = "CreateTime"
 LOG_APPEND_TIME = "LogAppendTime"
+COMPACT = "compact"
+DELETE = "delete"
 
 # Keys that a version without moves refuses: they may be set once all brokers know them (RFC 0018).
 THROTTLE_KEYS = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
@@ -40,6 +44,7 @@ THROTTLE_KEYS = frozenset({"leader.replication.throttled.replicas", "follower.re
 _THROTTLED_REPLICAS = "`*` or a list of partition:broker"
 _DEFINITION = "definition"
 _WEEK_MS = 7 * 24 * 3600 * 1000
+_DAY_MS = 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -133,6 +138,45 @@ class TopicConfig:
         False,
         "Whether acks=all is answered when the replicas have written a batch, before they have fsynced it.",
     )
+    cleanup_policy: str = _setting(
+        "cleanup.policy",
+        ConfigType.LIST,
+        DELETE,
+        "What becomes of old records. `delete`: segments go by retention.ms and retention.bytes. `compact`: only the"
+        " newest record of each key stays, and each record needs a key. Empty: everything stays.",
+        choices=(COMPACT, DELETE),
+    )
+    min_cleanable_dirty_ratio: float = _setting(
+        "min.cleanable.dirty.ratio",
+        ConfigType.DOUBLE,
+        0.5,
+        "A log is compacted when so large a part of what could be compacted is new since the last time.",
+        high=1,
+        broker_key="log.cleaner.min.cleanable.ratio",
+    )
+    delete_retention_ms: int = _setting(
+        "delete.retention.ms",
+        ConfigType.LONG,
+        _DAY_MS,
+        "How long a compacted topic keeps a tombstone, a record without a value, after it has removed what the"
+        " tombstone deletes. A reader that takes longer for the whole topic may miss deletions.",
+        broker_key="log.cleaner.delete.retention.ms",
+    )
+    min_compaction_lag_ms: int = _setting(
+        "min.compaction.lag.ms",
+        ConfigType.LONG,
+        0,
+        "A record stays at least so long, also if there is a newer one of its key.",
+        broker_key="log.cleaner.min.compaction.lag.ms",
+    )
+    max_compaction_lag_ms: int = _setting(
+        "max.compaction.lag.ms",
+        ConfigType.LONG,
+        LONG_MAX,
+        "A log is compacted after so long at the latest, whatever min.cleanable.dirty.ratio says.",
+        low=1,
+        broker_key="log.cleaner.max.compaction.lag.ms",
+    )
     list_offsets_linearizable: bool = _setting(
         "list.offsets.linearizable",
         ConfigType.BOOLEAN,
@@ -160,6 +204,16 @@ class TopicConfig:
         accepts=_THROTTLED_REPLICAS,
     )
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether older records of a key go. A substring is enough: the words are checked, and none has another."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by time and size."""
+        return DELETE in self.cleanup_policy
+
     def as_strings(self) -> dict[str, str]:
         """Return every key with its value, as Kafka shows them."""
         return {each.key: each.show(self.value_of(each)) for each in TOPIC_CONFIGS.values()}
@@ -170,50 +224,18 @@ class TopicConfig:
         return value
 
 
-# Keys of which only one value describes what the broker does.
-_FIXED = (
-    ConfigDefinition(
-        key="cleanup.policy",
-        kind=ConfigType.LIST,
-        default="delete",
-        doc="Old segments are deleted.",
-        choices=("delete",),
-        waits_for="log compaction",
-    ),
-    ConfigDefinition(
-        key="compression.type",
-        kind=ConfigType.STRING,
-        default="producer",
-        doc="Batches are kept as the producer has compressed them.",
-        choices=("producer",),
-        waits_for="recompression by the broker",
-    ),
-    ConfigDefinition(
-        key="flush.messages",
-        kind=ConfigType.LONG,
-        default=LONG_MAX,
-        low=LONG_MAX,
-        doc="acks=all is fsynced before it is answered, everything else within raft.flush.interval.ms; no count of"
-        " records forces another fsync.",
-        waits_for="a flush by number of records",
-    ),
-    ConfigDefinition(
-        key="flush.ms",
-        kind=ConfigType.LONG,
-        default=LONG_MAX,
-        low=LONG_MAX,
-        doc="acks=all is fsynced before it is answered, everything else within raft.flush.interval.ms; a topic has no"
-        " interval of its own.",
-        waits_for="a flush interval per topic",
-    ),
-)
-
 _SETTINGS: tuple[ConfigDefinition, ...] = tuple(each.metadata[_DEFINITION] for each in fields(TopicConfig))
 
 # Every key by name, in the order of the documentation.
-TOPIC_CONFIGS: dict[str, ConfigDefinition] = {each.key: each for each in (*_SETTINGS, *_FIXED)}
+TOPIC_CONFIGS: dict[str, ConfigDefinition] = {each.key: each for each in (*_SETTINGS, *FIXED_CONFIGS)}
 
-_FIXED_KEYS = frozenset(each.key for each in _FIXED)
+_SINCE_COMPACTION = FIXED_SINCE_COMPACTION | {
+    "min.cleanable.dirty.ratio",
+    "delete.retention.ms",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+}
+_FIXED_KEYS = frozenset(each.key for each in FIXED_CONFIGS)
 
 
 def resolve_topic_config(values: Mapping[str, str | None], defaults: TopicConfig | None = None) -> TopicConfig:
@@ -248,6 +270,17 @@ def check_topic_config(values: Mapping[str, str | None], replication_factor: int
             f"min.insync.replicas={config.min_insync_replicas}: the topic has only"
             f" {counted(replication_factor, 'replica')}"
         )
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise InvalidConfigError(
+            f"min.compaction.lag.ms={config.min_compaction_lag_ms} is above"
+            f" max.compaction.lag.ms={config.max_compaction_lag_ms}"
+        )
+
+
+def needs_compaction(values: Mapping[str, str]) -> bool:
+    """Whether a version without compacted topics would refuse what is set on a topic (RFC 0022, section 1)."""
+    policy = values.get("cleanup.policy", DELETE)
+    return policy != DELETE or not _SINCE_COMPACTION.isdisjoint(values)
 
 
 def parse_topic_config(

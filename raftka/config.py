@@ -105,6 +105,13 @@ class BrokerConfig:
     log_message_timestamp_type: str
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_after_max_ms: int
+    log_cleaner_min_cleanable_ratio: float
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_max_compaction_lag_ms: int
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_io_max_bytes_per_second: int
     producer_id_expiration_ms: int
     group_min_session_timeout_ms: int
     group_max_session_timeout_ms: int
@@ -373,7 +380,7 @@ def render_example() -> str:
 
 def _render_option(option: Option) -> str:
     facts = []
-    if option.kind == "int" and option.low != 0:
+    if option.kind == "float" or (option.kind == "int" and option.low != 0):
         facts.append(f"from {option.low} to {option.high}")
     if option.choices:
         facts.append("one of " + ", ".join(option.named_choices))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["int", "string", "host", "bool", "list"]
+Kind = Literal["int", "float", "string", "host", "bool", "list"]
 
 _PORT_MAX = 65_535
 _INT_MAX = 2**31 - 1
@@ -421,6 +421,60 @@ OPTIONS: tuple[Option, ...] = (
         is_dynamic=True,
     ),
     Option(
+        key="log.cleaner.min.cleanable.ratio",
+        kind="float",
+        default=0.5,
+        high=1,
+        doc="Topic default: a log is compacted when so large a part of what could be compacted is new since the last"
+        " time.",
+        is_dynamic=True,
+    ),
+    _milliseconds(
+        "log.cleaner.delete.retention.ms",
+        24 * 60 * _MINUTE_MS,
+        "Topic default: how long a compacted topic keeps a tombstone after what it deletes was removed.",
+        0,
+        _LONG_MAX,
+        is_dynamic=True,
+    ),
+    _milliseconds(
+        "log.cleaner.min.compaction.lag.ms",
+        0,
+        "Topic default: a record stays at least so long, also if there is a newer one of its key.",
+        0,
+        _LONG_MAX,
+        is_dynamic=True,
+    ),
+    _milliseconds(
+        "log.cleaner.max.compaction.lag.ms",
+        _LONG_MAX,
+        "Topic default: a log is compacted after so long at the latest.",
+        1,
+        _LONG_MAX,
+        is_dynamic=True,
+    ),
+    _milliseconds(
+        "log.cleaner.backoff.ms",
+        15_000,
+        "Interval between checks for logs to compact, while there is none.",
+        10,
+        24 * 60 * _MINUTE_MS,
+    ),
+    _bytes(
+        "log.cleaner.dedupe.buffer.size",
+        64 * 1024 * 1024,
+        "Memory for the keys of one pass of compaction, about 200 bytes for each. With more keys a pass ends early, and"
+        " the next one goes on.",
+        1024 * 1024,
+    ),
+    _bytes(
+        "log.cleaner.io.max.bytes.per.second",
+        32 * 1024 * 1024,
+        "What a pass of compaction reads and writes in a second at most; 0: as much as it can.",
+        0,
+        1024 * _GIB,
+    ),
+    Option(
         key="log.message.timestamp.type",
         kind="string",
         default="CreateTime",
@@ -553,8 +607,8 @@ OPTIONS: tuple[Option, ...] = (
         key="unstable.feature.versions.enable",
         kind="bool",
         default=False,
-        doc="Offer levels of features that are still being built, for tests; this version has none. A later version"
-        " may not read what was written at such a level.",
+        doc="Offer levels of features that are still being built, for tests: in this version `raftka.compaction`. A"
+        " later version may not read what was written at such a level.",
     ),
     Option(
         key="log.level",
@@ -629,8 +683,8 @@ def parse_value(option: Option, value: Any, source: str) -> Any:
     def refusal(why: str) -> ConfigError:
         return ConfigError(f"{source}: {option.key} = {value!r}: {why}")
 
-    if option.kind == "int":
-        return _parse_int(option, value, refusal)
+    if option.kind in ("int", "float"):
+        return (_parse_int if option.kind == "int" else _parse_float)(option, value, refusal)
     if option.kind == "bool":
         spelled = value.strip().lower() if isinstance(value, str) else value
         if isinstance(spelled, bool):
@@ -664,6 +718,21 @@ def is_host(text: str) -> bool:
         labels = text.removesuffix(".").split(".")
         return len(text) <= _HOST_NAME_MAX and all(_HOST_LABEL.fullmatch(label) for label in labels)
     return True
+
+
+def _parse_float(option: Option, value: Any, refusal: Callable[[str], ConfigError]) -> float:
+    number = value
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            raise refusal("must be a number") from None
+    if not isinstance(number, int | float) or isinstance(number, bool):
+        raise refusal("must be a number")
+    # Not a number is in no range either.
+    if not option.low <= number <= option.high:
+        raise refusal(f"must be from {option.low} to {option.high}")
+    return float(number)
 
 
 def _parse_int(option: Option, value: Any, refusal: Callable[[str], ConfigError]) -> int:

@@ -40,6 +40,10 @@ async def handle_delete_records(
 
 
 async def _delete(partition: Partition, offset: int, deadline: float, result: _Result) -> None:
+    if not partition.config.is_deleted:
+        # As in Kafka: a table that only grows and compacts must not lose keys.
+        result.error_code = ErrorCode.POLICY_VIOLATION
+        return
     if not HIGH_WATERMARK <= offset <= partition.high_watermark:
         result.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
         return

@@ -163,13 +163,14 @@ async def _by_timestamp(context: RequestContext, read: _Read) -> None:
     if wanted is None:
         return
     hit = await partition.find_timestamp(wanted, read_committed=read_committed)
-    record = await first_record_at(workers, hit.batch, wanted, start) if hit else None
-    if hit and record is None:
+    while hit is not None:
+        record = await first_record_at(workers, hit.batch, wanted, start)
+        if record is not None:
+            result.offset, result.timestamp, result.leader_epoch = record.offset, record.timestamp, hit.term
+            return
+        # The record that the batch's largest timestamp stands for was deleted, or its producer has told another one.
         first = Index(hit.log_index + 1)
         hit = await partition.find_timestamp(wanted, first=first, read_committed=read_committed)
-        record = await first_record_at(workers, hit.batch, wanted, start) if hit else None
-    if hit and record:
-        result.offset, result.timestamp, result.leader_epoch = record.offset, record.timestamp, hit.term
 
 
 async def _max_timestamp(workers: Workers, read: _Read, start: Offset) -> int | None:

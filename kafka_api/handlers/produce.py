@@ -20,20 +20,22 @@ from kafka_api.error_mapping import error_code
 from kafka_api.handlers.leader_hints import LeaderHints
 from kafka_api.handlers.partition_lookup import find_changeable, find_topic
 from kafka_api.handlers.produce_admission import Guard, RequestAdmission, judge_transactional
-from kafka_api.handlers.produced_batch import RefusedBatchError, check_produced, check_timestamps
+from kafka_api.handlers.produced_batch import check_produced, check_timestamps
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ProduceRequest, ProduceResponse
+from kafka_api.refused_batch import RefusedBatchError
 from kafka_api.refused_batches import PartitionName
 from kafka_api.request_context import RequestContext
 from kafka_api.transactions.certain_level import NO_TRANSACTIONS, NOT_KNOWN
 from model.ids import ConsistencyLevel, Term
-from model.record_batch import stamp_append_time
+from model.record_batch import BatchHeader, stamp_append_time
 from model.topic_config import LOG_APPEND_TIME
 from raft.errors import RaftError
 from raft.replicate_item import ReplicateResult, ReplicateStages
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
+_RecordError = ProduceResponse.BatchIndexAndErrorMessage
 _Data = ProduceRequest.PartitionProduceData
 
 _FIRST_VERSION_WITH_TOPIC_ID = 13
@@ -66,9 +68,10 @@ async def handle_produce(
                 answer.add_error(results, data.index, sender.code(found), None, topic)
                 continue
             try:
-                stages, append_time, records = _append(found, data, version, level, deadline, clock.now_ms())
+                batch, header = await _checked(context, found, data, version, deadline)
+                stages, append_time, records = _append(found, batch, header, level, deadline, clock.now_ms())
             except RefusedBatchError as error:
-                answer.add_error(results, data.index, error.code, str(error))
+                answer.add_refused(results, data.index, error)
                 continue
             answer.add(results, data, found, stages, append_time, records, sender)
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
@@ -143,14 +146,14 @@ class _TransactionalOffer:
                 continue
             guard = self.admission.guard(batch.data)
             try:
-                offered = _append(
-                    *(batch.partition, batch.data, self.version, self.level, self.deadline),
-                    self.context.node.env.wall_clock.now_ms(),
-                    guard=guard,
-                    allows_transactions=True,
+                partition = batch.partition
+                checked = await _checked(
+                    *(self.context, partition, batch.data, self.version, self.deadline), allows_transactions=True
                 )
+                now_ms = self.context.node.env.wall_clock.now_ms()
+                offered = _append(partition, *checked, self.level, self.deadline, now_ms, guard=guard)
             except RefusedBatchError as error:
-                self.answer.add_error(batch.results, batch.data.index, error.code, str(error))
+                self.answer.add_refused(batch.results, batch.data.index, error)
                 continue
             if guard is None:
                 self.answer.add(batch.results, batch.data, batch.partition, *offered, batch.sender)
@@ -168,22 +171,37 @@ class _TransactionalOffer:
         return again
 
 
-def _append(
+async def _checked(
+    context: RequestContext,
     partition: Partition,
     data: _Data,
     version: int,
+    deadline: float,
+    *,
+    allows_transactions: bool = False,
+) -> tuple[bytearray, BatchHeader]:
+    """Return a batch that may be appended, and its header."""
+    # Copied once, out of the receive buffer: the engine stamps and keeps it.
+    batch = bytearray(data.records or b"")
+    config = partition.config
+    header = check_produced(batch, version, config.max_message_bytes, allows_transactions=allows_transactions)
+    if config.is_compacted:
+        await context.key_checks.check(batch, header, deadline)
+    return batch, header
+
+
+def _append(
+    partition: Partition,
+    batch: bytearray,
+    header: BatchHeader,
     level: ConsistencyLevel,
     deadline: float,
     now_ms: int,
     *,
     guard: Guard | None = None,
-    allows_transactions: bool = False,
 ) -> tuple[ReplicateStages, int, int]:
     """Offer one batch to the engine; then the time that the broker has given it or -1, and how many records it has."""
-    # Copied once, out of the receive buffer: the engine stamps and keeps it.
-    batch = bytearray(data.records or b"")
     config = partition.config
-    header = check_produced(batch, version, config.max_message_bytes, allows_transactions=allows_transactions)
     if config.message_timestamp_type == LOG_APPEND_TIME:
         append_time = partition.append_clock.stamp(partition.leader_epoch, now_ms)
         stamp_append_time(batch, append_time)
@@ -257,6 +275,11 @@ class _PendingAnswer:
         self._has_error = True
         results.append(_Partition(index=index, error_code=code, base_offset=-1, error_message=message))
         self._name_leader(results[-1], topic)
+
+    def add_refused(self, results: list[_Partition], index: int, error: RefusedBatchError) -> None:
+        self.add_error(results, index, error.code, str(error))
+        if error.records:
+            results[-1].record_errors = [_RecordError(batch_index=each) for each in error.records]
 
     def _name_leader(self, result: _Partition, topic: Topic | ErrorCode) -> None:
         leader = self._hints.leader_for(result.error_code, topic, result.index)

@@ -1,6 +1,7 @@
 """What a batch must be to be appended: the checks of Produce that look at nothing but the batch and its topic."""
 
 from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.refused_batch import RefusedBatchError
 from model.record_batch import (
     CODECS,
     BatchChecksumError,
@@ -16,14 +17,6 @@ _NO_PRODUCER_ID = -1
 _NO_TIMESTAMP = -1
 
 _WITHOUT_ID = "a transactional batch needs the transactional.id of its producer in the request"
-
-
-class RefusedBatchError(Exception):
-    """A batch the broker does not take; carries the code and the words for the client."""
-
-    def __init__(self, code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 def check_produced(

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from cluster.commands import BrokerRecord
+from cluster.compaction import CompactionOptions
 from cluster.data_directory import KVSTORE, DataDirectoryLock, lock_data_directory
 from cluster.errors import PermanentStartupError, StartupError
 from cluster.first_contact import FirstContact
@@ -313,6 +314,11 @@ def node_options(config: BrokerConfig, open_segments: int = RaftOptions().open_s
         raft=_raft_options(config, open_segments, read_cache_bytes(config.read_cache_bytes)),
         topic_defaults=topic_defaults(config),
         retention_check_interval=config.log_retention_check_interval_ms / 1000,
+        compaction=CompactionOptions(
+            backoff_seconds=config.log_cleaner_backoff_ms / 1000,
+            map_bytes=config.log_cleaner_dedupe_buffer_size,
+            io_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        ),
         producers=ProducerOptions(expiration_ms=config.producer_id_expiration_ms),
         replicas_max=config.broker_replicas_max,
         telemetry=config.telemetry_enable,

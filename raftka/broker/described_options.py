@@ -12,7 +12,13 @@ from raftka.config_options import OPTIONS, Option
 
 ADMIN_LISTENER = "admin.advertised.listener"
 
-_KINDS = {"bool": ConfigType.BOOLEAN, "list": ConfigType.LIST, "string": ConfigType.STRING, "host": ConfigType.STRING}
+_KINDS = {
+    "bool": ConfigType.BOOLEAN,
+    "float": ConfigType.DOUBLE,
+    "list": ConfigType.LIST,
+    "string": ConfigType.STRING,
+    "host": ConfigType.STRING,
+}
 
 
 def broker_configs(config: BrokerConfig, brokers: int) -> Iterator[DescribedConfig]:

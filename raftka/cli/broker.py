@@ -11,7 +11,7 @@ from raftka.cli.param_types import PATH
 from raftka.config import ConfigError, load_config, render_example
 from raftka.config_options import OPTIONS, Option
 
-_METAVARS = {"int": "N", "string": "TEXT", "host": "HOST", "list": "A,B,..."}
+_METAVARS = {"int": "N", "float": "X", "string": "TEXT", "host": "HOST", "list": "A,B,..."}
 _CONFIG_HELP = "TOML configuration file; `raftka config example` prints one."
 
 

@@ -27,9 +27,10 @@ from kafka_api.protocol.codec import decode_request, decode_request_header, deco
 from kafka_api.protocol.errors import InvalidFrameSizeError, ProtocolError
 from kafka_api.protocol.framing import FrameSplitter
 from model.ids import GroupId, Offset
+from model.key_scan import KeyScan
 from model.record_batch import HEADER_BYTES, MalformedBatchError, check_batch, read_header, stamp, stamp_append_time
 from model.record_codec import CorruptRecordsError, record_positions, unpack, unpack_records
-from model.record_filter import filtered_batch, keyed_records, keyless_records
+from model.record_filter import filtered_batch, keyed_records
 from model.topic_config import TopicConfig
 from raft.configuration_entry import decode_configuration, encode_configuration
 from raftka.broker.admin_http import parse_number
@@ -159,13 +160,17 @@ def record_batch(data: bytes) -> None:
     records = unpack_records(batch, UNPACKED_BYTES_MAX)
     found = sum(1 for each in record_positions(header, records) if each.offset >= header.base_offset)
     assert found == header.record_count <= len(records)
-    keyless = keyless_records(batch, header, UNPACKED_BYTES_MAX)
-    if len(keyless) < header.record_count:
+    keyed = list(keyed_records(header, records))
+    kept = [each for each in keyed if each.key is not None]
+    if kept:
         # As a pass of log compaction would leave it.
-        kept = [each for each in keyed_records(header, records) if each.key is not None]
         rebuilt = filtered_batch(batch, header, records, kept)
-        assert read_header(rebuilt).record_count == len(kept) == header.record_count - len(keyless)
-        assert not keyless_records(rebuilt, read_header(rebuilt), UNPACKED_BYTES_MAX)
+        left = list(keyed_records(read_header(rebuilt), unpack_records(rebuilt, UNPACKED_BYTES_MAX)))
+        assert [each.key for each in left] == [each.key for each in kept]
+    scan = KeyScan(header, records)
+    while not scan.is_over:
+        scan.advance(3)
+    assert scan.keyless == [position for position, each in enumerate(keyed) if each.key is None]
 
 
 def compressed(data: bytes) -> None:

@@ -67,8 +67,8 @@ def test_this_version_offers_transactions_and_knows_features_that_it_does_not_of
     assert KNOWN[GROUP_VERSION] == KNOWN[COMPACTION] == LevelRange(0, 1)
 
 
-def test_no_level_is_being_built():
-    assert UNSTABLE == OFFERED
+def test_level_1_of_compaction_is_being_built_and_no_other():
+    assert {**OFFERED, COMPACTION: KNOWN[COMPACTION]} == UNSTABLE
 
 
 @pytest.mark.parametrize("name", [GROUP_VERSION, COMPACTION])

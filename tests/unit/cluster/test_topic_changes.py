@@ -44,21 +44,36 @@ def test_a_word_that_a_list_has_already_is_not_appended_twice():
     ("changes", "words"),
     [
         ([ConfigChange("nonsense", SET, "1")], "unknown or unsupported"),
-        ([ConfigChange("nonsense", DELETE, None)], "unknown or unsupported"),
         ([ConfigChange("segment.ms", SET, "5000"), ConfigChange("segment.ms", DELETE, None)], "named twice"),
         ([ConfigChange("segment.ms", SET, None)], "a value is missing"),
         ([ConfigChange("segment.ms", SET, "1")], "must be from 1000"),
         ([ConfigChange("segment.ms", APPEND, "5000")], "is no list"),
         ([ConfigChange("segment.ms", SUBTRACT, "5000")], "is no list"),
         ([ConfigChange("segment.ms", 9, "5000")], "unknown operation 9"),
-        ([ConfigChange("cleanup.policy", APPEND, "compact")], "log compaction is not built yet"),
-        ([ConfigChange("cleanup.policy", SUBTRACT, "delete")], "only delete is supported"),
+        ([ConfigChange("cleanup.policy", APPEND, "compacted")], "'compacted' is none of compact, delete"),
         ([ConfigChange("min.insync.replicas", SET, "4")], "the topic has only 3 replicas"),
     ],
 )
 def test_what_is_refused_says_why(changes, words):
     with pytest.raises(InvalidTopicConfigError, match=words):
         altered_configs(topic(), changes, replaces_all=False)
+
+
+def test_the_cleanup_policy_grows_and_shrinks_by_words():
+    def changed(overrides, operation, value):
+        change = ConfigChange("cleanup.policy", operation, value)
+        return altered_configs(topic(**overrides), [change], replaces_all=False)["cleanup.policy"]
+
+    # What the topic leaves open is `delete`.
+    assert changed({}, APPEND, "compact") == "delete,compact"
+    assert changed({}, SUBTRACT, "delete") == ""
+    assert changed({"cleanup_policy": "compact, delete"}, SUBTRACT, "delete") == "compact"
+    assert changed({"cleanup_policy": "compact"}, APPEND, "compact,delete") == "compact,delete"
+
+
+def test_what_is_not_set_can_be_taken_back_whatever_it_is_called():
+    changes = [ConfigChange("index.interval.bytes", DELETE, None)]
+    assert altered_configs(topic(), changes, replaces_all=False) == dict(topic().overrides)
 
 
 def test_a_list_that_is_empty_grows_word_by_word_and_shrinks_to_nothing():

@@ -250,7 +250,6 @@ def test_the_older_request_replaces_all_that_is_set(tmp_path):
         ([("retention.ms", APPEND, "5")], ErrorCode.INVALID_CONFIG),
         ([("retention.ms", SET, "-2")], ErrorCode.INVALID_CONFIG),
         ([("segment.ms", SET, "5000"), ("nonsense", SET, "1")], ErrorCode.INVALID_CONFIG),
-        ([("nonsense", DELETE, None)], ErrorCode.INVALID_CONFIG),
         ([("cleanup.policy", SET, "compact")], ErrorCode.INVALID_CONFIG),
         ([("cleanup.policy", SUBTRACT, "delete")], ErrorCode.INVALID_CONFIG),
         ([("min.insync.replicas", SET, "2")], ErrorCode.INVALID_CONFIG),

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from model.record_batch import HEADER_BYTES, check_batch, read_header
 from model.record_codec import CorruptRecordsError, unpack_records
-from model.record_filter import filtered_batch, keyed_records, keyless_records
-from tests.unit.model.record_batches import LOG_APPEND_TIME, SNAPPY, ZSTD, build_batch, packed, varint
+from model.record_filter import filtered_batch, keyed_records
+from tests.unit.model.record_batches import LOG_APPEND_TIME, SNAPPY, build_batch, packed, varint
 
 MAYBE = st.none() | st.binary(max_size=200)
 
@@ -85,24 +85,3 @@ def test_records_that_are_cut_off_or_followed_by_something_are_refused(change: o
     batch = batch_of([record(0, b"a", b"1"), record(1, b"b", b"1")])
     with pytest.raises(CorruptRecordsError):
         list(keyed_records(read_header(batch), change(unpack_records(batch))))  # type: ignore[operator]
-
-
-@given(records=st.lists(st.tuples(MAYBE, MAYBE), min_size=1, max_size=40), codec=st.integers(0, 4))
-def test_records_without_a_key_are_named(records: list[tuple[bytes | None, bytes | None]], codec: int) -> None:
-    encoded = b"".join(record(delta, key, value) for delta, (key, value) in enumerate(records))
-    batch = build_batch(*[b""] * len(records), codec=codec, payload=packed(codec, encoded))
-    found = keyless_records(batch, read_header(batch), 1 << 20)
-    assert found == [position for position, (key, _) in enumerate(records) if key is None]
-
-
-def test_a_batch_that_unpacks_to_2_gb_is_refused_before_it_has() -> None:
-    block = bytes(cramjam.zstd.compress(bytes(16 * 1024 * 1024)))
-    batch = build_batch(b"", codec=ZSTD, payload=block * 128)
-    with pytest.raises(CorruptRecordsError):
-        keyless_records(batch, read_header(batch), 64 * 1024 * 1024)
-
-
-def test_what_no_pass_could_read_has_no_keys_either() -> None:
-    batch = batch_of([record(0, b"a", b"1"), b"\x02ab"])
-    with pytest.raises(CorruptRecordsError, match="cut off"):
-        keyless_records(batch, read_header(batch), 1 << 20)

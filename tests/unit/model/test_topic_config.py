@@ -11,6 +11,7 @@ from model.topic_config import (
     InvalidConfigError,
     TopicConfig,
     check_topic_config,
+    needs_compaction,
     parse_topic_config,
     resolve_topic_config,
 )
@@ -35,6 +36,11 @@ def test_every_key_is_taken():
         "retention.ms": "3",
         "retention.bytes": "4",
         "write.caching": "TRUE",
+        "cleanup.policy": "compact, delete",
+        "min.cleanable.dirty.ratio": "1e-1",
+        "delete.retention.ms": "5",
+        "min.compaction.lag.ms": "6",
+        "max.compaction.lag.ms": "7",
         "list.offsets.linearizable": "False",
     }
     assert parse_topic_config(asked, 3) == TopicConfig(
@@ -48,6 +54,11 @@ def test_every_key_is_taken():
         retention_ms=3,
         retention_bytes=4,
         write_caching=True,
+        cleanup_policy="compact,delete",
+        min_cleanable_dirty_ratio=0.1,
+        delete_retention_ms=5,
+        min_compaction_lag_ms=6,
+        max_compaction_lag_ms=7,
         list_offsets_linearizable=False,
     )
 
@@ -83,6 +94,10 @@ def test_null_stands_for_the_default():
         ("message.timestamp.after.max.ms", 0, LONG_MAX),
         ("retention.ms", -1, LONG_MAX),
         ("retention.bytes", -1, LONG_MAX),
+        ("min.cleanable.dirty.ratio", 0, 1),
+        ("delete.retention.ms", 0, LONG_MAX),
+        ("min.compaction.lag.ms", 0, LONG_MAX),
+        ("max.compaction.lag.ms", 1, LONG_MAX),
     ],
 )
 def test_the_bounds_themselves_are_accepted_and_one_beyond_is_not(key, low, high):
@@ -99,7 +114,7 @@ def test_what_is_no_whole_number_is_refused(value):
         parse_topic_config({"segment.bytes": value}, 1)
 
 
-@pytest.mark.parametrize("key", ["", "segment.byte", "segment_bytes", "file.delete.delay.ms", "Segment.Bytes"])
+@pytest.mark.parametrize("key", ["", "segment.byte", "segment_bytes", "index.interval.bytes", "Segment.Bytes"])
 def test_an_unknown_key_is_refused_by_name(key):
     with pytest.raises(InvalidConfigError, match="unknown or unsupported"):
         parse_topic_config({key: "1"}, 1)
@@ -108,17 +123,82 @@ def test_an_unknown_key_is_refused_by_name(key):
 @pytest.mark.parametrize(
     ("key", "today", "later"),
     [
-        ("cleanup.policy", "delete", "compact"),
-        ("cleanup.policy", "delete", "compact,delete"),
         ("compression.type", "producer", "zstd"),
         ("flush.messages", str(LONG_MAX), "1"),
         ("flush.ms", str(LONG_MAX), "1000"),
+        ("compression.gzip.level", "-1", "3"),
+        ("remote.storage.enable", "false", "true"),
     ],
 )
 def test_what_is_not_built_yet_is_accepted_only_as_it_is_today(key, today, later):
     assert parse_topic_config({key: today}, 1) == TopicConfig()
     with pytest.raises(InvalidConfigError, match=rf"{key}.*{today}.* not built yet"):
         parse_topic_config({key: later}, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "other"),
+    [
+        ("file.delete.delay.ms", "0", "60000"),
+        ("preallocate", "FALSE", "true"),
+        ("segment.jitter.ms", "0", "1"),
+        ("unclean.leader.election.enable", "false", "true"),
+    ],
+)
+def test_what_is_true_of_every_broker_is_accepted_and_nothing_else(key, value, other):
+    assert parse_topic_config({key: value}, 1) == TopicConfig()
+    with pytest.raises(InvalidConfigError, match=key):
+        parse_topic_config({key: other}, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "is_compacted", "is_deleted"),
+    [
+        ("compact", "compact", True, False),
+        ("delete", "delete", False, True),
+        ("compact,delete", "compact,delete", True, True),
+        (" delete , compact,delete", "delete,compact", True, True),
+        ("", "", False, False),
+    ],
+)
+def test_a_policy_is_a_list_of_words(text, policy, is_compacted, is_deleted):
+    config = parse_topic_config({"cleanup.policy": text}, 1)
+    assert (config.cleanup_policy, config.is_compacted, config.is_deleted) == (policy, is_compacted, is_deleted)
+
+
+@pytest.mark.parametrize("text", ["compacted", "compact,", "Compact", "compact delete"])
+def test_a_word_that_is_no_policy_is_refused_with_the_policies(text):
+    with pytest.raises(InvalidConfigError, match=r"cleanup\.policy=.* is none of compact, delete"):
+        parse_topic_config({"cleanup.policy": text}, 1)
+
+
+@pytest.mark.parametrize("value", ["", "half", "0x1", "nan", "inf", "1_0", "1e400", "-0.1", "1.1", "9" * 400])
+def test_what_is_no_part_of_a_whole_is_refused(value):
+    with pytest.raises(InvalidConfigError, match=r"min\.cleanable\.dirty\.ratio"):
+        parse_topic_config({"min.cleanable.dirty.ratio": value}, 1)
+
+
+def test_a_record_cannot_stay_longer_than_it_may_wait():
+    check_topic_config({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}, 1)
+    with pytest.raises(InvalidConfigError, match=r"min\.compaction\.lag\.ms=6 is above max\.compaction\.lag\.ms=5"):
+        check_topic_config({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("values", "needs"),
+    [
+        ({}, False),
+        ({"cleanup.policy": "delete", "retention.ms": "1"}, False),
+        ({"cleanup.policy": "compact"}, True),
+        ({"cleanup.policy": ""}, True),
+        # An older version takes the word alone.
+        ({"cleanup.policy": "delete,delete"}, True),
+        ({"delete.retention.ms": "1"}, True),
+        ({"preallocate": "false"}, True),
+    ],
+)
+def test_what_an_older_version_would_refuse_needs_the_feature(values, needs):
+    assert needs_compaction(values) == needs
 
 
 @pytest.mark.parametrize("value", ["", "createtime", "Whenever"])
@@ -162,7 +242,23 @@ def test_all_keys_are_shown_with_their_values():
         "leader.replication.throttled.replicas": "",
         "follower.replication.throttled.replicas": "",
         "cleanup.policy": "delete",
+        "min.cleanable.dirty.ratio": "0.5",
+        "delete.retention.ms": "86400000",
+        "min.compaction.lag.ms": "0",
+        "max.compaction.lag.ms": str(LONG_MAX),
         "compression.type": "producer",
+        "compression.gzip.level": "-1",
+        "compression.lz4.level": "9",
+        "compression.zstd.level": "3",
+        "file.delete.delay.ms": "0",
+        "local.retention.bytes": "-2",
+        "local.retention.ms": "-2",
+        "preallocate": "false",
+        "remote.log.copy.disable": "false",
+        "remote.log.delete.on.disable": "false",
+        "remote.storage.enable": "false",
+        "segment.jitter.ms": "0",
+        "unclean.leader.election.enable": "false",
         "flush.messages": str(LONG_MAX),
         "flush.ms": str(LONG_MAX),
     }

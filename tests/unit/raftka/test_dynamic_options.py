@@ -165,6 +165,10 @@ TABLE = {
     "log.message.timestamp.type": ("LogAppendTime", topic_default("message_timestamp_type"), "LogAppendTime"),
     "log.message.timestamp.before.max.ms": ("100002", topic_default("message_timestamp_before_max_ms"), 100_002),
     "log.message.timestamp.after.max.ms": ("100003", topic_default("message_timestamp_after_max_ms"), 100_003),
+    "log.cleaner.min.cleanable.ratio": ("0.25", topic_default("min_cleanable_dirty_ratio"), 0.25),
+    "log.cleaner.delete.retention.ms": ("100005", topic_default("delete_retention_ms"), 100_005),
+    "log.cleaner.min.compaction.lag.ms": ("100006", topic_default("min_compaction_lag_ms"), 100_006),
+    "log.cleaner.max.compaction.lag.ms": ("100007", topic_default("max_compaction_lag_ms"), 100_007),
     "producer.id.expiration.ms": (
         "5000",
         lambda broker: partition(broker).log_state._table._options.expiration_ms,
@@ -184,7 +188,7 @@ TABLE = {
 def test_the_table_below_has_every_dynamic_option_and_they_are_numbers_words_and_booleans():
     dynamic = {option.key: option for option in OPTIONS if option.is_dynamic}
     assert TABLE.keys() == dynamic.keys()
-    assert all(option.kind in ("int", "bool", "string") for option in dynamic.values())
+    assert all(option.kind in ("int", "float", "bool", "string") for option in dynamic.values())
     assert len(BY_DYNAMIC_NAME) == len(dynamic) + 1
     assert not BY_DYNAMIC_NAME.keys() & {key for key, option in BY_KEY.items() if not option.is_dynamic}
 
