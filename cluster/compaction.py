@@ -11,12 +11,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from cluster.compaction_rule import CompactionPolicy, dirty_ratio, is_due
 from cluster.partition import Partition
 from model.error_text import reason_of
-from model.ids import GroupId
+from model.ids import GroupId, NodeId
 from runtime.child import ChildError
 from runtime.clock import WallClock
 from runtime.files import FileSystem
@@ -75,6 +76,41 @@ class ChildCleaner:
         return await clean_in_child(self._files, request, self._rate, seconds)
 
 
+class SeenPartition(NamedTuple):
+    """A compacted partition as of the last look.
+
+    Attributes:
+        partition: The replica.
+        facts: What a pass would find.
+        is_due: Whether it waits for a pass.
+        held_since: The loop's time since which deletes stay because of other members; None: none do.
+        holders: The leader: for whom they stay.
+    """
+
+    partition: Partition
+    facts: CleaningFacts
+    is_due: bool
+    held_since: float | None
+    holders: tuple[NodeId, ...]
+
+
+@dataclass(slots=True)
+class CompactionCounts:
+    """What passes have done since the start.
+
+    Attributes:
+        passes: That have ended well.
+        failures: That have not.
+        removed_records: Of all kinds.
+        cleaned_bytes: Of the segments that passes have replaced.
+    """
+
+    passes: int = 0
+    failures: int = 0
+    removed_records: int = 0
+    cleaned_bytes: int = 0
+
+
 class _Candidate(NamedTuple):
     partition: Partition
     limits: CleaningLimits
@@ -111,6 +147,8 @@ class Compactor:
         self._gate = Gate("compaction")
         # Failures in a row, and the loop time of the next try.
         self._failures: dict[GroupId, tuple[int, float]] = {}
+        self._seen: dict[GroupId, SeenPartition] = {}
+        self.counts = CompactionCounts()
 
     def start(self) -> None:
         """Look again and again."""
@@ -124,6 +162,19 @@ class Compactor:
         """Whether no pass is made over a partition any more before the broker starts again."""
         return self._failures.get(group, (0, 0.0))[0] >= _FAILURES_MAX
 
+    def suspended(self) -> list[Partition]:
+        """Return the partitions here over which no pass is made any more."""
+        return [partition for partition in self._partitions if self.is_suspended(partition.group)]
+
+    def held_bytes(self, group: GroupId) -> int:
+        """Return the bytes of deletes that stay because of another member, as of the last look; 0: not known."""
+        seen = self._seen.get(group)
+        return 0 if seen is None else seen.facts.held_bytes
+
+    def seen(self) -> list[SeenPartition]:
+        """Return the compacted partitions here, as of the last look."""
+        return [*self._seen.values()]
+
     async def _run(self) -> None:
         while True:
             if not await self.look():
@@ -134,6 +185,7 @@ class Compactor:
         partitions = [*self._partitions]
         present = {partition.group for partition in partitions}
         self._failures = {group: failed for group, failed in self._failures.items() if group in present}
+        self._seen = {group: seen for group, seen in self._seen.items() if group in present}
         candidates = [each for partition in partitions if (each := await self._candidate(partition)) is not None]
         if not candidates:
             return False
@@ -142,8 +194,11 @@ class Compactor:
 
     async def _candidate(self, partition: Partition) -> _Candidate | None:
         policy = self._policy_of(partition)
+        if policy is None:
+            self._seen.pop(partition.group, None)
+            return None
         failures, again_at = self._failures.get(partition.group, (0, 0.0))
-        if policy is None or failures >= _FAILURES_MAX or asyncio.get_running_loop().time() < again_at:
+        if failures >= _FAILURES_MAX or asyncio.get_running_loop().time() < again_at:
             return None
         now_ms = self._wall_clock.now_ms()
         try:
@@ -154,12 +209,22 @@ class Compactor:
         if limits is None:
             return None
         facts = partition.compaction.facts(limits)
-        if not is_due(facts, policy, now_ms):
+        wanted = is_due(facts, policy, now_ms)
+        self._see(partition, facts, is_due=wanted)
+        if not wanted:
             return None
         if facts.cleanable_bytes > self._spare_bytes():
             # Not a failure of the pass: it waits for room, as producers do.
             return None
         return _Candidate(partition, limits, facts)
+
+    def _see(self, partition: Partition, facts: CleaningFacts, *, is_due: bool) -> None:
+        before, since = self._seen.get(partition.group), None
+        holders = partition.holders_of_deletes if facts.held_bytes else ()
+        if holders:
+            since = before.held_since if before is not None else None
+            since = asyncio.get_running_loop().time() if since is None else since
+        self._seen[partition.group] = SeenPartition(partition, facts, is_due, since, holders)
 
     async def _pass(self, chosen: _Candidate) -> bool:
         partition = chosen.partition
@@ -180,15 +245,17 @@ class Compactor:
             return False
         self._failures.pop(partition.group, None)
         counts = result.counts
+        removed = counts.superseded + counts.aborted + counts.keyless + counts.deletes
+        self.counts.passes += 1
+        self.counts.removed_records += removed
+        self.counts.cleaned_bytes += sum(source.size for source in request.sources)
         partition.logger_of(_logger.name).info(
-            "compacted up to entry %d: %d of %d records are gone",
-            result.cleaned_to,
-            counts.superseded + counts.aborted + counts.keyless + counts.deletes,
-            counts.read,
+            "compacted up to entry %d: %d of %d records are gone", result.cleaned_to, removed, counts.read
         )
         return swapped > 0
 
     def _failed(self, partition: Partition, why: str) -> None:
+        self.counts.failures += 1
         failures = self._failures.get(partition.group, (0, 0.0))[0] + 1
         self._failures[partition.group] = (failures, asyncio.get_running_loop().time() + _PAUSE_SECONDS)
         logger = partition.logger_of(_logger.name)

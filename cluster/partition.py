@@ -260,6 +260,11 @@ class Partition:
         """As `compaction_limits.cleaning_limits`, of this replica."""
         return await cleaning_limits(self._consensus, self.transactional, policy, now_ms, map_bytes)
 
+    @property
+    def holders_of_deletes(self) -> tuple[NodeId, ...]:
+        """As `Consensus.holders_of_deletes`."""
+        return self._consensus.holders_of_deletes
+
     def report_damage(self, error: CorruptLogError) -> None:
         """A pass has found damage in the log: what a read does that finds some."""
         self._log.health.report_damage(error)

@@ -1,6 +1,7 @@
 """Where every replica of a partition stands: each node reports its own, any broker gathers them."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -31,10 +32,25 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     offset: int
 
 
+class CompactionStatus(msgspec.Struct, frozen=True, array_like=True):
+    """Log compaction of one replica.
+
+    Attributes:
+        cleaned: Up to where no record is superseded by another one up to there (RFC 0022, section 4).
+        dirty_bytes: Of the segments behind that.
+        held_bytes: Of tombstones and markers that are old enough to go, and stay because of another member.
+    """
+
+    cleaned: Mark
+    dirty_bytes: int
+    held_bytes: int
+
+
 class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
     """One replica; `role` is a letter as in the log lines, `-` where there is no such replica.
 
     `refilling`: damage took entries that it had; it gets them from the others and does not vote without them.
+    `compaction`: None where the topic is not compacted, or the broker's version has no compaction.
     """
 
     node_id: int
@@ -47,6 +63,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, array_like=True):
     visible: Mark
     in_sync: list[int]
     refilling: bool = False
+    compaction: CompactionStatus | None = None
 
 
 PARTITION_STATUS = Method(21, "partition_status", StatusRequest, ReplicaStatus)
@@ -55,10 +72,24 @@ _NOWHERE = Mark(0, -1)
 
 
 class PartitionStatusReader:
-    """Answers for this node's replicas and gathers those of others."""
+    """Answers for this node's replicas and gathers those of others.
 
-    def __init__(self, links: Links, partitions: PartitionManager, self_node: NodeId) -> None:
+    Args:
+        links: To the others.
+        partitions: Of this node.
+        self_node: This node.
+        held_bytes: As of `CompactionStatus`, of a replica here.
+    """
+
+    def __init__(
+        self,
+        links: Links,
+        partitions: PartitionManager,
+        self_node: NodeId,
+        held_bytes: Callable[[GroupId], int] = lambda _: 0,
+    ) -> None:
         self._links = links
+        self._held_bytes = held_bytes
         self._partitions = partitions
         self._self_node = self_node
         links.register_async(PARTITION_STATUS, self._answer)
@@ -89,7 +120,13 @@ class PartitionStatusReader:
     async def _local(self, partition: Partition | None) -> ReplicaStatus:
         if partition is None:
             return ReplicaStatus(self._self_node, "-", 0, -1, _NOWHERE, _NOWHERE, _NOWHERE, _NOWHERE, [])
-        return await replica_status(partition, self._self_node)
+        status = await replica_status(partition, self._self_node)
+        if partition.compaction_policy is None:
+            return status
+        cleaned = await _mark(partition.gauges, partition.compaction.clean_index)
+        held = self._held_bytes(partition.group)
+        compaction = CompactionStatus(cleaned, partition.compaction.dirty_bytes, held)
+        return msgspec.structs.replace(status, compaction=compaction)
 
 
 async def replica_status(partition: Partition, node_id: NodeId) -> ReplicaStatus:

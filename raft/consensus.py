@@ -295,6 +295,12 @@ class Consensus:
         """Up to where tombstones and markers may go: every member of the group was clean up to there."""
         return self._deletes_to
 
+    @property
+    def holders_of_deletes(self) -> tuple[NodeId, ...]:
+        """Leader: the members that are not as clean as this replica; it keeps deletes because of them."""
+        state = self.state
+        return state.clean_indexes.behind(state.followers, self.clean_index) if state.is_leader else ()
+
     def note_deletes_bound(self, bound: Index) -> None:
         """The leader has computed this bound; what holds of the group once holds for good."""
         self._deletes_to = max(self._deletes_to, bound)

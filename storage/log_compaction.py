@@ -61,12 +61,14 @@ class CleaningFacts(NamedTuple):
         dirty_bytes: Of those among them that hold entries behind the clean index.
         dirty_since_ms: When the first of these was begun; 0 without any.
         removable_bytes: Of tombstones and markers in the others that may go now.
+        held_bytes: Of those that are old enough, and stay because a member of the group is not as clean.
     """
 
     cleanable_bytes: int
     dirty_bytes: int
     dirty_since_ms: int
     removable_bytes: int
+    held_bytes: int = 0
 
 
 class LogCompaction:
@@ -92,6 +94,12 @@ class LogCompaction:
             clean = reach if clean is None else min(clean, reach)
         return NO_INDEX if clean is None else clean
 
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes of the segments that have entries behind the clean index."""
+        clean = self.clean_index
+        return sum(segment.size for segment in self._context.segments if segment.last_index > clean)
+
     def cleanable(self, limits: CleaningLimits) -> list[Segment]:
         """Return the closed segments that a pass may clean, from the first one on."""
         found: list[Segment] = []
@@ -107,17 +115,17 @@ class LogCompaction:
         segments, clean = self.cleanable(limits), self.clean_index
         dirty = [segment for segment in segments if segment.last_index > clean]
         deletes_to, latest = min(limits.deletes_to, clean), limits.now_ms - limits.delete_retention_ms
+        old = [
+            segment
+            for segment in segments
+            if segment.last_index <= clean and segment.cleaned_times and segment.cleaned_times[-1].time_ms <= latest
+        ]
         return CleaningFacts(
             sum(segment.size for segment in segments),
             sum(segment.size for segment in dirty),
             dirty[0].created_ms if dirty else 0,
-            sum(
-                segment.delete_bytes
-                for segment in segments
-                if segment.last_index <= deletes_to
-                and segment.cleaned_times
-                and segment.cleaned_times[-1].time_ms <= latest
-            ),
+            sum(segment.delete_bytes for segment in old if segment.last_index <= deletes_to),
+            sum(segment.delete_bytes for segment in old if segment.last_index > deletes_to),
         )
 
     async def request(self, limits: CleaningLimits) -> CleaningRequest | None:

@@ -51,3 +51,7 @@ class CleanIndexes:
             own: The leader's clean index.
         """
         return min([own, *(self._clean.get(member, NO_INDEX) for member in members)])
+
+    def behind(self, members: Collection[NodeId], own: Index) -> tuple[NodeId, ...]:
+        """Return those of `members`, as of `bound`, that are not as clean as the leader: deletes wait for them."""
+        return tuple(member for member in members if self._clean.get(member, NO_INDEX) < own)

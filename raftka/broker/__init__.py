@@ -29,7 +29,8 @@
 * `service_manager` READY=1 and signs of life for systemd (sd_notify).
 * `metrics`         what is measured of the node, for Prometheus; `kafka_metrics`: of the Kafka listener;
                     `partition_metrics`: of partitions; `group_lag_metrics`: of groups; `call_metrics`: of calls;
-                    `move_metrics`: of moves; `transaction_metrics`: of transactions.
+                    `move_metrics`: of moves; `transaction_metrics`: of transactions;
+                    `compaction_metrics`: of log compaction.
 * `metric_rows`     what these yield; `exposition` writes it, and `scrapes` does so in slices and answers.
 * `readiness`       whether this broker serves, and if not, why; `starting`: the same while it starts.
 * `logs`            where log lines go.

@@ -24,7 +24,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from cluster.node import Node
-from cluster.partition_status import Mark, PartitionStatusReader, ReplicaStatus
+from cluster.partition_status import CompactionStatus, Mark, PartitionStatusReader, ReplicaStatus
 from cluster.topic_table import Topic
 from model.ids import NodeId
 from raft.errors import RaftError, TransferTargetError, TransferTimedOutError
@@ -260,7 +260,15 @@ def _positions(status: ReplicaStatus) -> dict[str, object]:
         "flushed": _mark(status.flushed),
         "commit": _mark(status.commit),
         "visible": _mark(status.visible),
+        "compaction": _compaction(status.compaction),
     }
+
+
+def _compaction(status: CompactionStatus | None) -> dict[str, object] | None:
+    if status is None:
+        return None
+    cleaned = _mark(status.cleaned)
+    return {"cleaned": cleaned, "dirty_bytes": status.dirty_bytes, "held_bytes": status.held_bytes}
 
 
 def _mark(mark: Mark) -> dict[str, int]:

@@ -205,7 +205,7 @@ class Broker:
         dynamic.add_listener(lambda each: node.change_options(changed_node_options(options, each.config)))
         await node.start()
         self._has_started_node = True
-        statuses = PartitionStatusReader(node.links, node.partitions, options.node_id)
+        statuses = PartitionStatusReader(node.links, node.partitions, options.node_id, node.compactor.held_bytes)
 
         def options_of_server() -> KafkaOptions:
             brokers = node.controller.members.lasting_count()

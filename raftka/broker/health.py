@@ -4,10 +4,12 @@
  "broker": {"version", "disk_spare_bytes", "stalled": [[topic, partition]], "events_lost", "events_span",
             "features": {name: highest}, "levels": {name: level}, "unleft": [[partition, why]],
             "transactions": [{"topic", "partition", "producer_id", "epoch", "first_offset", "open_seconds",
-                              "max_seconds"}]}}
+                              "max_seconds"}],
+            "uncompacted": [partition], "held_deletes": [[node, partitions, seconds]]}}
 
 `broker` holds what only this broker knows: `raftka doctor` puts it into its own picture. `transactions` are those that
-have been open for longest in partitions that it leads.
+have been open for longest in partitions that it leads. `uncompacted` are replicas over which it makes no pass of log
+compaction any more; `held_deletes` says because of whom tombstones stay in partitions that it leads.
 """
 
 import asyncio
@@ -120,6 +122,8 @@ class HealthReader:
                     "levels": own.levels,
                     "unleft": own.unleft,
                     "transactions": [_transaction_row(each) for each in own.transactions],
+                    "uncompacted": own.uncompacted,
+                    "held_deletes": own.held_deletes,
                 },
             }
         ).encode()
@@ -235,6 +239,8 @@ class HealthReader:
             events_span=span,
             unleft=tuple(node.backend.unleft.items()),
             transactions=self._transactions(),
+            uncompacted=tuple(partition.name for partition in node.compactor.suspended()),
+            held_deletes=self._held_deletes(),
             **self._features(told_features(node.options.features)),
         )
 
@@ -249,6 +255,15 @@ class HealthReader:
             )
             for each in oldest
         )
+
+    def _held_deletes(self) -> tuple[tuple[int, int, float], ...]:
+        since: dict[int, list[float]] = {}
+        for seen in self._node.compactor.seen():
+            if seen.held_since is not None:
+                for node_id in seen.holders:
+                    since.setdefault(node_id, []).append(seen.held_since)
+        now = asyncio.get_running_loop().time()
+        return tuple((node_id, len(times), round(now - min(times), 3)) for node_id, times in sorted(since.items()))
 
     async def _read_topics(self) -> tuple[tuple[PartitionPicture, ...], tuple[TopicPicture, ...]]:
         stalled = self._stalls.groups()

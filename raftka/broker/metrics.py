@@ -11,6 +11,7 @@ from cluster.state_bounds import Fill
 from kafka_api.server import KafkaServer
 from raftka.broker.bounds import fills_by_part
 from raftka.broker.call_metrics import CallCollector
+from raftka.broker.compaction_metrics import CompactionCollector
 from raftka.broker.group_lag_metrics import GroupLagCollector
 from raftka.broker.kafka_metrics import KafkaCollector
 from raftka.broker.loop_watch import LoopWatch
@@ -39,6 +40,7 @@ def row_sources(
             KafkaCollector(server),
             GroupLagCollector(server.group_lags),
             TransactionCollector(server.transactions, stalls.transactions),
+            CompactionCollector(node.compactor),
             CallCollector(node.groups.call_figures),
             NodeCollector(node),
         ),

@@ -90,6 +90,11 @@ def read_details(admin: str, broker: BrokerPicture) -> tuple[BrokerPicture, list
             unleft=tuple((str(name), str(why)) for name, why in own.get("unleft") or ()),
             # A broker of an older version does not tell them.
             transactions=tuple(_transaction(row) for row in own.get("transactions") or ()),
+            uncompacted=tuple(map(str, own.get("uncompacted") or ())),
+            held_deletes=tuple(
+                (int(node), int(partitions), float(seconds))
+                for node, partitions, seconds in own.get("held_deletes") or ()
+            ),
         )
     except _MALFORMED:
         return broker, []

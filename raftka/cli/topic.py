@@ -145,6 +145,15 @@ def describe(name: str, brokers: str, admin: str | None, configs: bool, output: 
                 for row in each["positions"]
             ],
         )
+    compacted = [
+        [each["partition"], row["node_id"], *_compaction_cells(row["compaction"])]
+        for each in partitions
+        for row in each.get("positions", ())
+        if row.get("compaction")
+    ]
+    if compacted:
+        print("\nlog compaction: last offset that is cleaned, bytes behind it, and bytes of tombstones held by others")
+        print_table(["PARTITION", "NODE", "CLEANED", "DIRTY-BYTES", "HELD-BYTES"], compacted)
     if configs:
         print()
         print_table(["KEY", "VALUE", "SOURCE"], [(each.key, each.value or "", each.source) for each in values])
@@ -286,6 +295,10 @@ def _trimmed(
         words = f"partition {partition[1]} of {name} ends at {end[partition]}"
         print(f"raftka: note: {words}; {end[partition]} is used instead of {position.value}", file=sys.stderr)
     return {partition: max(begin, min(position.value, end[partition])) for partition, begin in first.items()}
+
+
+def _compaction_cells(row: dict[str, Any]) -> list[int]:
+    return [row["cleaned"]["offset"], row["dirty_bytes"], row["held_bytes"]]
 
 
 def _as_json(partition: PartitionInfo) -> dict[str, Any]:

@@ -126,6 +126,9 @@ class BrokerPicture:
         member: What raft0's table has of it; None: not known.
         throttles: Those of RATE_KEYS that are set on it while it runs, or on all brokers.
         transactions: Those that have been open for longest in partitions that it leads; only it knows them.
+        uncompacted: Its replicas over which it makes no pass of log compaction any more.
+        held_deletes: In partitions that it leads, for whom tombstones stay, by node id: of how many partitions, and
+            for how many seconds at most.
     """
 
     node_id: int
@@ -155,6 +158,8 @@ class BrokerPicture:
     member: MemberPicture | None = None
     throttles: tuple[str, ...] = ()
     transactions: tuple[TransactionPicture, ...] = ()
+    uncompacted: tuple[str, ...] = ()
+    held_deletes: tuple[tuple[int, int, float], ...] = ()
 
     @property
     def is_lost(self) -> bool:

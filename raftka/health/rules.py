@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from raftka.counted import counted
-from raftka.health import broker_rules, member_rules, move_rules, setting_rules, transaction_rules
+from raftka.health import broker_rules, compaction_rules, member_rules, move_rules, setting_rules, transaction_rules
 from raftka.health.findings import Finding, Level, listed, ok
 from raftka.health.picture import PartitionPicture, Picture
 
@@ -234,6 +234,8 @@ RULES = (
     Rule("Features that are not raised", move_rules.check_features),
     Rule("Bounds that are reached", broker_rules.check_bounds),
     Rule("Full disks", broker_rules.check_disks),
+    Rule("Logs that are not compacted", compaction_rules.check_suspended),
+    Rule("Tombstones that stay", compaction_rules.check_held),
     Rule("Clocks that differ", broker_rules.check_clocks),
     Rule("Lost events", broker_rules.check_events),
 )

@@ -282,6 +282,50 @@ _GROUPS = (
     ),
 )
 
+_COMPACTION = (
+    Family(
+        *("raftka_compaction_passes_total", _COUNTER, "", "Passes of log compaction that have ended well."),
+        "with the two below: what compaction does",
+    ),
+    Family(
+        *("raftka_compaction_failures_total", _COUNTER, "", "Passes that have failed."),
+        "it rises: the broker's log says why",
+    ),
+    Family(
+        *("raftka_compaction_removed_records_total", _COUNTER, ""),
+        "Records and markers that passes have removed from logs of replicas here.",
+        "what compaction does",
+    ),
+    Family(
+        *("raftka_compaction_cleaned_bytes_total", _COUNTER, "bytes", "Bytes of segments that passes have read."),
+        "what compaction costs the disk",
+    ),
+    Family(
+        *("raftka_compaction_dirty_ratio_max", _GAUGE, ""),
+        "The largest part of a compacted log here that a pass could find something in, as of the last look.",
+        "above `min.cleanable.dirty.ratio` for long: passes fail, or do not keep up",
+    ),
+    Family(
+        *("raftka_compaction_due_partitions", _GAUGE, "", "Replicas here that wait for a pass, as of the last look."),
+        "it grows: passes do not keep up",
+    ),
+    Family(
+        *("raftka_compaction_suspended_partitions", _GAUGE, ""),
+        "Replicas here over which no pass is made any more: three in a row have failed.",
+        "above 0: `raftka doctor` names them",
+    ),
+    Family(
+        *("raftka_compaction_held_bytes", _GAUGE, "bytes"),
+        "Tombstones and markers in partitions led here that are old enough, and stay because of another broker.",
+        "it grows: a broker is away, or does not compact",
+    ),
+    Family(
+        *("raftka_compaction_held_partitions", _GAUGE, "", "Partitions led here with such bytes, by that broker."),
+        "which broker to look at",
+        *(("node",), _PER_PEER),
+    ),
+)
+
 _TRANSACTIONS = (
     Family(
         *("raftka_open_transactions", _GAUGE, "", "Transactions that are open in partitions led here."),
@@ -686,6 +730,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Clients": _CLIENTS,
     "Consumer groups": _GROUPS,
     "Transactions": _TRANSACTIONS,
+    "Log compaction": _COMPACTION,
     "Calls by kind of entry": _CALLS,
     "The disk": _DISK,
     "The process": _PROCESS,

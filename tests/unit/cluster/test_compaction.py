@@ -7,6 +7,7 @@ import pytest
 
 from cluster.compaction import CompactionOptions, Compactor
 from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy, dirty_ratio, is_due
+from cluster.deletes_bounds import DeletesBounds
 from runtime.child import ChildError
 from storage.cleaned_output import CLEANED_SUFFIX
 from storage.errors import CorruptLogError
@@ -142,6 +143,8 @@ def test_a_partition_whose_passes_fail_three_times_is_suspended() -> None:
         story.wait(lambda: node.compactor.is_suspended(story.group), 300.0)
         story.run_for(300.0)
         assert (node.cleaner.passes, node.clean_index) == (3, 0)
+        assert node.compactor.suspended() == [node.partition]
+        assert (node.compactor.counts.passes, node.compactor.counts.failures) == (0, 3)
         # A full disk has its room again.
         files, log = story.machine(story.leader).environment.files, story.replica(story.leader).log
         names = files.listdir(log._segments[0].path.rpartition("/")[0])
@@ -149,6 +152,34 @@ def test_a_partition_whose_passes_fail_three_times_is_suspended() -> None:
         # Whoever reads and writes notices nothing.
         put(story, story.leader, KEYS[0], b"next", producer=9, sequence=0)
         story.converge()
+
+
+def test_a_tombstone_is_seen_to_be_held_by_members_until_they_are_clean() -> None:
+    with Scenario(76, segment_bytes=SEGMENT_BYTES) as story:
+        leader, followers = story.leader, story.followers
+        machine, client = story.machine(leader), story.cluster.nodes[leader].groups._node.client
+        machine.loop.post(DeletesBounds(client, lambda: [story.replica(leader)]).start)
+        put(story, leader, b"gone", b"old", producer=7, sequence=0)
+        put(story, leader, b"gone", None, producer=7, sequence=1)
+        first = Node(story, leader)
+        second = Node(story, followers[0])
+        written(story)
+        story.wait(lambda: first.clean_index > 6 and second.clean_index > 6, 60.0)
+        story.run_for(60.0)
+        (seen,) = first.compactor.seen()
+        assert seen.facts.held_bytes == first.compactor.held_bytes(story.group) > 0
+        assert seen.holders == (followers[1],)
+        assert seen.held_since is not None
+        began = seen.held_since
+        story.run_for(30.0)
+        assert first.compactor.seen()[0].held_since == began
+        # Only the leader knows who holds it.
+        assert second.compactor.seen()[0].holders == ()
+        Node(story, followers[1])
+        story.wait(lambda: first.compactor.seen()[0].held_since is None, 120.0)
+        assert story.replica(leader).deletes_to > 6
+        # One small tombstone is not worth a pass: the next one takes it along.
+        assert first.compactor.seen()[0].facts.removable_bytes > 0
 
 
 def test_damage_that_a_pass_finds_is_what_a_read_finds() -> None:

@@ -7,6 +7,7 @@ import cramjam
 import pytest
 from wire_client import broker_in
 
+from cluster.partition_status import PartitionStatusReader
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DeleteRecordsRequest
@@ -103,6 +104,24 @@ def test_a_pass_leaves_the_newest_record_of_each_key_to_readers(tmp_path):
             while not await broker.node.compactor.look():
                 await asyncio.sleep(0.05)
         assert partition.size_bytes < before / 3
+        (seen,) = broker.node.compactor.seen()
+        counts = broker.node.compactor.counts
+        assert (seen.partition, seen.is_due, seen.holders, counts.passes, counts.failures) == (
+            partition,
+            True,
+            (),
+            1,
+            0,
+        )
+        assert counts.removed_records > 30
+        assert counts.cleaned_bytes == seen.facts.cleanable_bytes
+        held = broker.node.compactor.held_bytes
+        statuses = PartitionStatusReader(broker.node.links, broker.node.partitions, broker.node.options.node_id, held)
+        (status,) = await statuses.gather(broker.node.controller.topics.get("t"), 0)
+        # The segment that is written to is dirty.
+        assert 40 < status.compaction.cleaned.offset < 59
+        assert 0 < status.compaction.dirty_bytes < partition.size_bytes
+        assert status.compaction.held_bytes == 0
         newest, offset = {}, 0
         while offset < 60:
             batch = bytes((await client.fetch("t", offset)).records)

@@ -215,6 +215,11 @@ FIRES: dict[str, tuple[Picture, ...]] = {
         of_brokers(broker(2, disk_spare_bytes=120_000_000)),
         of_brokers(broker(2, disk_spare_bytes=None, is_disk_short=True)),
     ),
+    "Logs that are not compacted": (of_brokers(broker(2, uncompacted=("state-3", "state-0"))),),
+    "Tombstones that stay": (
+        of_brokers(broker(1, held_deletes=((3, 2, 7_260.0),)), broker(2, held_deletes=((3, 1, 900.0),))),
+        of_brokers(broker(1, held_deletes=((3, 2, 7_260.0),)), broker(3, answers=False, runs=None, is_ready=None)),
+    ),
     "Clocks that differ": (of_brokers(broker(2, clock_offset=-7.0)),),
     "Lost events": (of_brokers(broker(2, events_lost=3_100, events_span=780.0)),),
 }
@@ -319,6 +324,8 @@ QUIET: dict[str, tuple[Picture, ...]] = {
     ),
     "Bounds that are reached": (of_brokers(_filled(used=37_000_000)),),
     "Full disks": (of_brokers(broker(2, disk_spare_bytes=None)), of_brokers(broker(2, configs=None))),
+    "Logs that are not compacted": (of_brokers(broker(2)),),
+    "Tombstones that stay": (of_brokers(broker(1, held_deletes=((3, 2, 599.0),))),),
     "Clocks that differ": (of_brokers(broker(2, clock_offset=2.5)), of_brokers(broker(2, clock_offset=None))),
     "Lost events": (
         of_brokers(broker(2, events_lost=0, events_span=60.0)),

@@ -54,7 +54,15 @@ def test_every_name_of_the_catalogue_is_exposed_and_no_other(tmp_path):
             elsewhere = {
                 name
                 for name in BY_NAME
-                if name.startswith(("raftka_link_", "raftka_peer_", "raftka_telemetry_", "raftka_group_"))
+                if name.startswith(
+                    (
+                        "raftka_link_",
+                        "raftka_peer_",
+                        "raftka_telemetry_",
+                        "raftka_group_",
+                        "raftka_compaction_held_part",
+                    )
+                )
             }
             for path in Path:
                 rows = exposed.rows(path)
