@@ -6,11 +6,11 @@ say. Nobody does what no operator may: a disk is lost only while no group needs 
 
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from cluster.broker_changes import ChangeBrokerRequest
 from cluster.errors import BrokerInUseError, InvalidReplicationFactorError, UnknownBrokerError
-from cluster.members_table import BrokerState, MembersTable
+from cluster.members_table import BrokerState, Member, MembersTable
 from cluster.node import Node
 from model.features import BROKERS_LEVEL, MEMBERSHIP
 from model.ids import RAFT0, NodeId, Replica
@@ -157,9 +157,10 @@ class LivingBrokers:
         def end() -> None:
             self.replaced = None
 
-        # Where only brokers run that have not heard of it yet, or again, nobody knows what its disk is for.
+        # Where only brokers run that have not heard of it yet, or again, nobody knows what its disk is for. They may also
+        # have heard of the disk before this one only: to retire that one again would not let the broker join.
         member = self._members().member(NodeId(node_id))
-        if self._nemesis.is_stopped or member is None or not self._can_lose(node_id):
+        if self._nemesis.is_stopped or not self._is_current(member) or not self._can_lose(node_id):
             self._cluster.history.counts["disks that somebody needs"] += 1
             self._start(node_id)
             self._end(node_id)
@@ -178,6 +179,10 @@ class LivingBrokers:
 
         self._ask(rng, node_id, "retire", retired, retired, directory)
         self.strike_amid(rng, node_id, "the loss of a disk")
+
+    def _is_current(self, member: Member | None) -> TypeGuard[Member]:
+        replicas = self._cluster.observer.replicas()
+        return member is not None and any(view.replica == member.replica for view in replicas)
 
     def old_disk_returns(self, rng: Random) -> None:
         """A broker is started with the disk that it had before: nobody may speak with it."""
