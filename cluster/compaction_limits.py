@@ -14,7 +14,9 @@ async def cleaning_limits(
     now_ms: int,
     map_bytes: int,
 ) -> CleaningLimits | None:
-    """Return what a pass may do; None: nothing, because what is open in the log is not known.
+    """Return what a pass may do; None: nothing now.
+
+    What is open in the log may not be known yet, or the commit index be within a placeholder.
 
     Raises:
         StorageError: The newest committed record cannot be looked up.
@@ -31,7 +33,9 @@ async def cleaning_limits(
         if first is not None:
             end = min(end, Index(first.first_index - 1))
     committed_offset = log.end_offset(commit)
-    assert committed_offset is not None, "marks are kept from commit on"
+    if committed_offset is None:
+        # Within a placeholder that the leader has sent: a follower learns step by step of what is committed.
+        return None
     kept_index = NO_INDEX
     if committed_offset > log.start_offset:
         kept_index = await log.reader.index_of_offset(Offset(committed_offset - 1))

@@ -79,10 +79,15 @@ class SnapshotReceiver:
         return reply
 
     def _has_all(self, request: InstallSnapshotRequest) -> bool:
-        """Whether only a state was sent for entries that were compacted, and the one here includes them."""
-        return (
-            0 < request.compacted_index <= self._known and request.start.index <= self._context.state.commit_index + 1
-        )
+        """Whether only a state was sent for entries that were compacted, and nothing of it is needed.
+
+        Either the log has these entries, or the state includes them and the mark says so: whoever leads with a mark
+        that is too low would send what no state can be derived from (C5).
+        """
+        compacted, commit = request.compacted_index, self._context.state.commit_index
+        if not compacted or request.start.index > commit + 1:
+            return False
+        return compacted <= commit or compacted <= min(self._known, self._context.log.compacted_index)
 
     @property
     def _known(self) -> Index:
@@ -146,12 +151,13 @@ class SnapshotReceiver:
             if state.term != term or state.leader_id != leader:
                 return follower_reply(context, AppendStatus.STALE_TERM, _NO_INDEX)
             # A log that has committed that far has nothing to replace, and its state includes what is committed.
-            if state.commit_index < match or self._known < request.compacted_index:
+            if state.commit_index < max(match, request.compacted_index):
                 try:
                     if request.compacted_index:
                         # C5: from the next chunk on there may be entries that no state can be derived from.
                         await context.log.raise_compacted(Index(request.compacted_index))
-                    await self._replace(snapshot)
+                    if state.commit_index < match or self._known < request.compacted_index:
+                        await self._replace(snapshot)
                 except RefusedError:
                     return follower_reply(context, AppendStatus.FAILED, _NO_INDEX)
                 except (StorageError, InvariantViolatedError) as error:

@@ -141,7 +141,7 @@ class _Pass:
         for source in request.sources:
             if source.base_index > end:
                 break
-            cleaned = self._cleaned(source)
+            cleaned = self._cleaned(source, end)
             if output is not None and request.joins and output.may_join(cleaned, request.segment_bytes):
                 output.join(cleaned)
                 continue
@@ -187,23 +187,26 @@ class _Pass:
             if record.key is not None:
                 newest[map_key(record.key)] = base_offset + record.offset_delta
 
-    def _cleaned(self, source: Source) -> CleanedOutput:
+    def _cleaned(self, source: Source, end: Index) -> CleanedOutput:
         cleaned = CleanedOutput(
             *(self._files, self._request.directory, source.path, source.created_ms, source.closed_ms),
             *(self._request.index_interval_bytes,),
         )
         self._delete_bytes = 0
-        cleaned.write(self._filtered(source))
+        cleaned.write(self._filtered(source, end))
         cleaned.delete_bytes = self._delete_bytes
         return cleaned
 
     # -- filter ---------------------------------------------------------------------------------------------------
 
-    def _filtered(self, source: Source) -> Iterator[tuple[Entry, int, bool]]:
+    def _filtered(self, source: Source, end: Index) -> Iterator[tuple[Entry, int, bool]]:
         """Yield the entries of a source with their flushed marks, and whether something stays of them."""
         for _, parsed in self._scan(source):
             entry = parsed.entry
-            if entry.kind is EntryKind.DATA:
+            if entry.last_index > end:
+                # The mark of the log, which tells where a state is needed, rises to the end of the pass only.
+                yield entry, parsed.flushed, True
+            elif entry.kind is EntryKind.DATA:
                 kept = entry if entry.index == self._request.kept_index else self._filter(entry)
                 yield (entry if kept is None else kept), parsed.flushed, kept is not None
             else:

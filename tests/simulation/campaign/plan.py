@@ -34,6 +34,7 @@ class Plan:
         seconds: Virtual seconds.
         living: Members change: five brokers, and partitions move between them (`world.living`).
         transactional: Some producers have transactions, and readers read at both levels of isolation.
+        compacted: The topic is compacted: records have keys, each its own, and brokers make passes all the time.
         without_faults: Numbers of faults, in the order in which they would be injected, that are not.
         without_operations: Operations that the clients do not begin.
     """
@@ -42,6 +43,7 @@ class Plan:
     seconds: float = RUN_SECONDS
     living: bool = False
     transactional: bool = False
+    compacted: bool = False
     without_faults: frozenset[int] = frozenset()
     without_operations: frozenset[OperationId] = frozenset()
 
@@ -53,10 +55,19 @@ class Plan:
 
     @classmethod
     def of_campaign(cls, seed: int, seconds: float = RUN_SECONDS) -> Self:
-        """Return what a campaign runs of a seed: in every fourth one members change, a third has transactions."""
+        """Return what a campaign runs of a seed: in every fourth one members change, a third has transactions.
+
+        Every topic is compacted.
+        """
         divisor, rest = _LIVING
         in_a_row, rows, row = _TRANSACTIONAL
-        return cls(seed, seconds, living=seed % divisor == rest, transactional=seed // in_a_row % rows == row)
+        return cls(
+            seed,
+            seconds,
+            living=seed % divisor == rest,
+            transactional=seed // in_a_row % rows == row,
+            compacted=True,
+        )
 
     def without(self, *, faults: Iterable[int] = (), operations: Iterable[OperationId] = ()) -> Self:
         """Return a plan that leaves out more."""
@@ -65,6 +76,7 @@ class Plan:
             self.seconds,
             self.living,
             self.transactional,
+            self.compacted,
             self.without_faults | frozenset(faults),
             self.without_operations | frozenset(operations),
         )

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cluster.compaction import CompactionOptions
 from cluster.state_bounds import StateOptions
-from model.features import TRANSACTION_VERSION, LevelRange
+from model.features import COMPACTION, TRANSACTION_VERSION, LevelRange
 from raft.options import RaftOptions
 from runtime.open_files import OPEN_FILES_MIN
 from tests.feature_levels import LEVEL_0, LIVING
@@ -48,6 +49,8 @@ _TIGHT_BOUNDS = {"unreplicated_bytes": 8 * 1024, "batcher_bytes": 4 * 1024}
 _RAFT0_BYTES, _GROUPS_BYTES = 960, 2500
 # Each broker beyond three is a record of some 160 bytes itself, and its replicas are a few more.
 _BYTES_PER_BROKER = 200
+# What is set on a topic that is compacted, and the feature of each broker.
+_BYTES_OF_POLICY = 300
 
 
 @dataclass(slots=True)
@@ -133,6 +136,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
     level = world.stream("transactions/cluster").choice([1, 2, 2]) if plan is not None and plan.transactional else 0
     # A cluster of the version before has no transactions to begin with.
     level = 0 if is_older else level
+    # Nor has it compacted topics.
+    is_compacted = plan is not None and plan.compacted and not is_older
     rng = world.stream("options")
     latency = rng.choice([50e-6, 500e-6, 5e-3])
     jitter = latency * rng.choice([0.1, 1.0, 3.0])
@@ -161,7 +166,8 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             spare=_LIVING_SPARE if is_living else 0,
             is_older=is_older,
             replicas=_LIVING_REPLICAS if is_living else replicas,
-            features=_features(level, is_living=is_living),
+            features=_features(level, is_living=is_living, is_compacted=is_compacted),
+            compaction=_compaction(world) if is_compacted else None,
             transactions_level=level,
             # Elsewhere raft0's leader hears of every broker, because each of them is a replica of raft0.
             idle_probe_interval=_IDLE_PROBE_SECONDS if is_living else 0.0,
@@ -173,10 +179,13 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             kafka=plan is not None,
             plan=plan or Plan(world.seed),
             write_caching=write_caching,
-            state=_small_tables(nodes, is_living=is_living or level > 0)
+            state=_small_tables(nodes, is_living=is_living or level > 0, is_compacted=is_compacted)
             if plan is not None and plan.seed % 8 == 2
             else None,
-            topic_configs={"write.caching": "true"} if write_caching else {},
+            topic_configs={
+                **({"write.caching": "true"} if write_caching else {}),
+                **(_compacted_topic(world) if is_compacted else {}),
+            },
         ),
     )
     for source in world.nodes:
@@ -186,18 +195,35 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
     return cluster
 
 
-def _features(transactions_level: int, *, is_living: bool) -> Mapping[str, LevelRange]:
+def _features(transactions_level: int, *, is_living: bool, is_compacted: bool) -> Mapping[str, LevelRange]:
     # By name, and not what this version offers: a pinned run stays what it is in later versions.
+    compaction = {COMPACTION: LevelRange(0, 1)} if is_compacted else {}
     if transactions_level:
-        return {**LIVING, TRANSACTION_VERSION: LevelRange(0, transactions_level)}
-    return LIVING if is_living else LEVEL_0
+        return {**LIVING, TRANSACTION_VERSION: LevelRange(0, transactions_level), **compaction}
+    return {**(LIVING if is_living else LEVEL_0), **compaction}
 
 
-def _small_tables(nodes: int, *, is_living: bool) -> StateOptions:
+def _compaction(world: World) -> CompactionOptions:
+    # With a small map a pass ends early.
+    map_bytes = world.stream("compaction/options").choice([4_000, 64 * 1024 * 1024])
+    return CompactionOptions(backoff_seconds=0.5, map_bytes=map_bytes)
+
+
+def _compacted_topic(world: World) -> dict[str, str | None]:
+    rng = world.stream("compaction/topic")
+    return {
+        "cleanup.policy": rng.choice(["compact", "compact,delete"]),
+        "min.cleanable.dirty.ratio": rng.choice(["0.01", "0.3"]),
+        "delete.retention.ms": rng.choice(["0", "3000"]),
+        "min.compaction.lag.ms": rng.choice(["0", "0", "2000"]),
+    }
+
+
+def _small_tables(nodes: int, *, is_living: bool, is_compacted: bool) -> StateOptions:
     if is_living:
         # A move takes room for the most that it can become: those that no broker needs would all be refused.
         return StateOptions(groups_bytes_max=_GROUPS_BYTES)
-    raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3)
+    raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3) + _BYTES_OF_POLICY * is_compacted
     return StateOptions(raft0_bytes_max=raft0_bytes, groups_bytes_max=_GROUPS_BYTES)
 
 

@@ -54,6 +54,7 @@ class SentRecords:
         self.batch = build_batch(
             *(value.encode() + b" " * rng.randrange(producer.value_bytes + 1) for value in values),
             timestamps=timestamps,
+            keys=[value.encode() for value in values] if producer.recorder.has_keys else None,
             **numbers,
         )
         producer.sent.add(content_key(self.batch))

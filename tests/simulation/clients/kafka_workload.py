@@ -64,7 +64,11 @@ class KafkaWorkload:
         if cluster.options.transactions_level:
             self._clients = _BESIDE_TRANSACTIONS
         world = cluster.world
-        self.recorder = Recorder(lambda: world.time, cluster.options.plan.without_operations)
+        self.recorder = Recorder(
+            lambda: world.time,
+            cluster.options.plan.without_operations,
+            has_keys=cluster.options.compaction is not None,
+        )
         cluster.on_power_loss = lambda: self.recorder.note("fault", name="power loss")
         self._machines = [world.add_client(_FIRST_MACHINE + number) for number in range(2)]
         self._wires: list[KafkaWire] = []
@@ -145,6 +149,9 @@ class KafkaWorkload:
     def _isolation(self, number: int) -> str | None:
         if not self._cluster.options.transactions_level:
             return None
+        if self._cluster.options.compaction is not None:
+            # What was aborted goes, and a reader at read_uncommitted would miss what another one has seen.
+            return READ_COMMITTED
         return READ_COMMITTED if number % 2 == 0 else READ_UNCOMMITTED
 
     def _start_transactors(self) -> None:

@@ -22,10 +22,19 @@ _decoder = msgspec.json.Decoder(list[Line])
 
 
 class Recorder:
-    """The history of one run, in the order in which operations ended."""
+    """The history of one run, in the order in which operations ended.
 
-    def __init__(self, now: Callable[[], float], without: frozenset[OperationId] = frozenset()) -> None:
+    Args:
+        now: The instant.
+        without: Operations that are left out.
+        has_keys: Records have keys, each its own; a compacted topic keeps them all.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], without: frozenset[OperationId] = frozenset(), *, has_keys: bool = False
+    ) -> None:
         self._now = now
+        self.has_keys = has_keys
         self._without = without
         self._asked: Counter[int] = Counter()
         self.lines: list[dict[str, Any]] = []

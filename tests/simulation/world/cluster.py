@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 from cluster.admin_messages import AdminReply, CreateTopicRequest, RegisterBrokerRequest
 from cluster.commands import BrokerRecord
+from cluster.compaction import CompactionOptions
 from cluster.data_directory import GROUPS, lock_data_directory
 from cluster.errors import ClusterError, PermanentStartupError, RefusedDirectoryError, StartupError
 from cluster.first_contact import FirstContact
@@ -32,6 +33,7 @@ from tests.simulation.world.convergence import Broker, what_is_missing, what_is_
 from tests.simulation.world.digested_state import DigestedState
 from tests.simulation.world.observer import Observer
 from tests.simulation.world.older_node import OlderNode
+from tests.simulation.world.sim_cleaner import SimCleaner
 from tests.simulation.world.sim_disk import Directory
 from tests.simulation.world.watched_leaves import watch_leaves
 from tests.simulation.world.watched_partitions import watch_partitions
@@ -70,6 +72,7 @@ class ClusterOptions:
         plan: What the run leaves out.
         state: Bounds of the tables of raft0 and of groups; None: those of a broker.
         features: The levels of features that each broker can work at; the cluster is founded at the highest.
+        compaction: How passes are made of topics that are compacted; None: there are none, and records have no keys.
         has_group: A consumer group is at work in a run.
         transactions_level: Of `transaction.version`; 0: there are no transactions.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
@@ -90,6 +93,7 @@ class ClusterOptions:
     plan: Plan = field(default_factory=lambda: Plan(0))
     retention_bytes: int = -1
     features: Mapping[str, LevelRange] = field(default_factory=lambda: LEVEL_0)
+    compaction: CompactionOptions | None = None
     has_group: bool = False
     transactions_level: int = 0
     write_caching: bool = False
@@ -164,6 +168,7 @@ class SimCluster:
             telemetry=self.options.telemetry,
             idle_probe_interval=self.options.idle_probe_interval,
             state=self.options.state or StateOptions(),
+            compaction=self.options.compaction or CompactionOptions(),
             features=LEVEL_0 if node_id in self.older else self.options.features,
         )
         try:
@@ -177,7 +182,10 @@ class SimCluster:
             return
         kvstore = MemoryKvStore(environment, self._kvstores[node_id])
         make = OlderNode if node_id in self.older else Node
-        node = self.nodes[node_id] = make(environment, options, kvstore, lambda line: self._unusable(node_id, line))
+        cleaner = SimCleaner(environment)
+        node = self.nodes[node_id] = make(
+            environment, options, kvstore, lambda line: self._unusable(node_id, line), cleaner=cleaner
+        )
         self.turns += 1
         watch_events(node, machine.incarnation, self.observer)
         machine.spawn(self._run(node))
@@ -324,6 +332,9 @@ class SimCluster:
             self.history.counts.update({f"disk {name}": count for name, count in machine.disk.counts.items()})
 
     def _count(self, node: Node) -> None:
+        if hasattr(node, "compactor") and self.options.compaction is not None:
+            counts = asdict(node.compactor.counts)
+            self.history.counts.update({f"compaction {name}": count for name, count in counts.items()})
         if hasattr(node, "groups"):
             self.history.counts.update({f"raft {name}": count for name, count in asdict(node.groups.probe).items()})
 

@@ -20,9 +20,10 @@ def varint(number: int) -> bytes:
     return bytes([*out, value])
 
 
-def record(value: bytes, *, offset_delta: int = 0, timestamp_delta: int = 0) -> bytes:
-    """Return one record without key and headers."""
-    body = b"\0" + varint(timestamp_delta) + varint(offset_delta) + varint(-1) + varint(len(value)) + value + varint(0)
+def record(value: bytes, *, offset_delta: int = 0, timestamp_delta: int = 0, key: bytes | None = None) -> bytes:
+    """Return one record without headers."""
+    keyed = varint(-1) if key is None else varint(len(key)) + key
+    body = b"\0" + varint(timestamp_delta) + varint(offset_delta) + keyed + varint(len(value)) + value + varint(0)
     return varint(len(body)) + body
 
 
@@ -53,6 +54,7 @@ def xerial(blocks: Sequence[bytes]) -> bytes:
 def build_batch(
     *values: bytes,
     timestamps: Sequence[int] | None = None,
+    keys: Sequence[bytes] | None = None,
     codec: int = NONE,
     attributes: int = 0,
     payload: bytes | None = None,
@@ -71,7 +73,12 @@ def build_batch(
     times = timestamps if timestamps is not None else [1000 + number for number in range(len(values))]
     if payload is None:
         records = b"".join(
-            record(value, offset_delta=number, timestamp_delta=times[number] - times[0])
+            record(
+                value,
+                offset_delta=number,
+                timestamp_delta=times[number] - times[0],
+                key=None if keys is None else keys[number],
+            )
             for number, value in enumerate(values)
         )
         payload = packed(codec, records)

@@ -115,6 +115,7 @@ class Actor:
         own = (
             f"{self.standing()}, voted for {vote}, log [{terms}] flushed {log.flushed_index}"
             f" commit {state.commit_index} visible {state.visible_index}"
+            + (f" compacted {log.compacted_index}" if log.compacted_index else "")
         )
         return "\n".join([own, *map(render_follower, state.followers.values())])
 

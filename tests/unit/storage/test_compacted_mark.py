@@ -38,6 +38,21 @@ def test_the_mark_outlives_a_crash_and_never_falls(tmp_path: Path) -> None:
     run(test())
 
 
+def test_of_two_that_raise_it_at_the_same_time_the_higher_one_counts(tmp_path: Path) -> None:
+    async def test() -> None:
+        place = Place(tmp_path)
+        async with place.opened() as log:
+            await append(log, *[Spec()] * 5)
+            # Both wait until the snapshot is saved.
+            saving = log.save_snapshot(Snapshot(log.start, log.dirty_index, log.last_term, b""))
+            await asyncio.gather(saving, log.raise_compacted(Index(5)), log.raise_compacted(Index(3)))
+            assert log.compacted_index == 5
+        async with place.opened() as again:
+            assert again.compacted_index == 5
+
+    run(test())
+
+
 def test_with_a_damaged_mark_all_that_the_log_holds_counts_as_compacted(tmp_path: Path) -> None:
     async def test() -> None:
         place = Place(tmp_path)

@@ -276,9 +276,15 @@ def test_passes_keep_the_log_by_key(
         result = clean(FILES, request)
         entries = check_pass(original, request, result)
         check_superseded(original, request, result, entries)
+        # What lies behind the end of the pass is what it was: the log's mark does not rise that far.
+        assert facts(entries, result.cleaned_to) == facts(original.entries[: entries[-1].last_index], result.cleaned_to)
         again(folder, original, request, result, entries)
     finally:
         shutil.rmtree(folder)
+
+
+def facts(entries: Sequence[Entry], behind: int) -> list[tuple[int, EntryKind, bytes]]:
+    return [(each.index, each.kind, bytes(each.payload)) for each in entries if each.last_index > behind]
 
 
 def check_superseded(
