@@ -13,7 +13,7 @@ from model.features import (
     PLACEMENTS_LEVEL,
     lacking,
 )
-from model.topic_config import THROTTLE_KEYS, needs_compaction
+from model.topic_config import THROTTLE_KEYS, keys_of_compaction
 
 
 class FeatureTable:
@@ -58,9 +58,9 @@ class FeatureTable:
         """
         if not THROTTLE_KEYS.isdisjoint(configs):
             self.require(MEMBERSHIP, PLACEMENTS_LEVEL, "throttled replicas")
-        if needs_compaction(configs):
+        if keys := keys_of_compaction(configs):
             try:
-                self.require(COMPACTION, COMPACTED_TOPICS_LEVEL, "compacted topics, and the keys that came with them,")
+                self.require(COMPACTION, COMPACTED_TOPICS_LEVEL, f"{', '.join(keys)}: compacted topics")
             except FeatureLevelError as error:
                 raise InvalidTopicConfigError(str(error)) from error
 

@@ -28,7 +28,7 @@ __all__ = [
     "InvalidConfigError",
     "TopicConfig",
     "check_topic_config",
-    "needs_compaction",
+    "keys_of_compaction",
     "parse_topic_config",
     "resolve_topic_config",
 ]
@@ -277,10 +277,10 @@ def check_topic_config(values: Mapping[str, str | None], replication_factor: int
         )
 
 
-def needs_compaction(values: Mapping[str, str]) -> bool:
-    """Whether a version without compacted topics would refuse what is set on a topic (RFC 0022, section 1)."""
-    policy = values.get("cleanup.policy", DELETE)
-    return policy != DELETE or not _SINCE_COMPACTION.isdisjoint(values)
+def keys_of_compaction(values: Mapping[str, str]) -> list[str]:
+    """Return which of what is set on a topic a version without compacted topics would refuse (RFC 0022, section 1)."""
+    policy = [] if values.get("cleanup.policy", DELETE) == DELETE else ["cleanup.policy"]
+    return policy + sorted(_SINCE_COMPACTION.intersection(values))
 
 
 def parse_topic_config(

@@ -24,7 +24,7 @@ def plan_of(seed: int, seconds: float, bug: str | None = None) -> Plan:
     if bug is None:
         return Plan.of_campaign(seed, seconds)
     (known,) = bugs_named(bug)
-    return Plan(seed, seconds, living=known.living, transactional=known.transactional)
+    return Plan(seed, seconds, living=known.living, transactional=known.transactional, compacted=known.compacted)
 
 
 def run_seeds(

@@ -70,7 +70,7 @@ def _hunt(bug: KnownBug, name: str, plant: Plant, objectors: Sequence[str], seed
         for seed in seeds:
             with pytest.MonkeyPatch.context() as patch:
                 plant(patch)
-                result = run(Plan(seed, living=bug.living, transactional=bug.transactional))
+                result = run(Plan(seed, living=bug.living, transactional=bug.transactional, compacted=bug.compacted))
             found.seeds += 1
             found.last_seconds = _virtual_seconds(result)
             found.virtual_seconds += found.last_seconds

@@ -20,6 +20,7 @@ class KnownBug:
             bug is not hunted, and the proof of a row of the seed RFC must fail with it (`tests.simulation.rows`).
         living: It is hunted in runs whose members change.
         transactional: It is hunted in runs that have transactions.
+        compacted: It is hunted in runs that have transactions and a compacted topic.
     """
 
     plant: Plant
@@ -28,6 +29,7 @@ class KnownBug:
     objectors: tuple[str, ...]
     living: bool = False
     transactional: bool = False
+    compacted: bool = False
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from tests.simulation.known_bugs import (
     admin,
     agreement,
     brokers,
+    compaction,
     counts,
     elections,
     events,
@@ -401,8 +402,23 @@ def _bugs(
     *,
     living: bool = False,
     transactional: bool = False,
+    compacted: bool = False,
 ) -> tuple[KnownBug, ...]:
-    return tuple(KnownBug(plant, area, source, objectors, living, transactional) for plant, source, objectors in lines)
+    return tuple(
+        KnownBug(plant, area, source, objectors, living, transactional, compacted) for plant, source, objectors in lines
+    )
+
+
+_COMPACTION = (
+    (
+        compaction.states_follow_from_compacted_entries,
+        "RFC 0022 section 7",
+        ("LagDrains", "ProducerSequences", "MarkersEndTransactions", "Convergence", *_COMMITTED),
+    ),
+    (compaction.marks_stay_where_the_state_is_ahead, "Raftka 7a0a2c3f", ("LogMatching", "Convergence")),
+    (compaction.marks_are_forgotten, "RFC 0022 section 7", ("LogMatching", "Convergence")),
+    (compaction.passes_go_on_behind_their_end, "Raftka 7a0a2c3f", ("LogMatching", "Convergence")),
+)
 
 
 BUGS = (
@@ -419,6 +435,7 @@ BUGS = (
     *_bugs("log start", _LOG_START),
     *_bugs("storage: writes", _STORAGE_WRITES),
     *_bugs("storage: recovery", _STORAGE_RECOVERY),
+    *_bugs("log compaction", _COMPACTION, transactional=True, compacted=True),
     *_bugs("Kafka: produce", _PRODUCE),
     *_bugs("Kafka: idempotence", _IDEMPOTENCE),
     *_bugs("Kafka: fetch", _FETCH),

@@ -195,15 +195,17 @@ class ReplicaView:
     def _originals_of(self, entry: Entry) -> list[Ghost]:
         """Return the next entries, which `entry` stands for, as they were agreed.
 
-        Log compaction changes what a log holds up to its mark, and nothing of what was agreed there (RFC 0022).
+        Log compaction changes what a log holds up to its mark, and nothing of what was agreed there (RFC 0022). The mark
+        may be ahead of what is agreed with this log: with a leader's state it rises before the leader's entries come.
         """
         following, log = len(self.entries) + 1, self.consensus.log
         assert entry.index <= following <= entry.last_index
-        if entry.last_index > log.compacted_index:
-            return [self._ghost_of(entry)]
         originals = self.committed[following - 1 : entry.last_index]
-        assert len(originals) == entry.last_index - following + 1, "what was compacted is not committed"
-        return originals
+        is_agreed = len(originals) == entry.last_index - following + 1 and originals[-1].term == entry.term
+        if entry.last_index <= log.compacted_index and is_agreed:
+            return originals
+        assert entry.index == entry.last_index, "what was compacted is not committed"
+        return [self._ghost_of(entry)]
 
     @property
     def replica(self) -> Replica:

@@ -11,13 +11,14 @@ from model.topic_config import (
     InvalidConfigError,
     TopicConfig,
     check_topic_config,
-    needs_compaction,
+    keys_of_compaction,
     parse_topic_config,
     resolve_topic_config,
 )
 
 MIB = 1024 * 1024
 LONG_MAX = 2**63 - 1
+_TOMBSTONES = "delete.retention.ms"
 
 
 def test_nothing_asked_gives_the_defaults():
@@ -185,20 +186,22 @@ def test_a_record_cannot_stay_longer_than_it_may_wait():
 
 
 @pytest.mark.parametrize(
-    ("values", "needs"),
+    ("values", "keys"),
     [
-        ({}, False),
-        ({"cleanup.policy": "delete", "retention.ms": "1"}, False),
-        ({"cleanup.policy": "compact"}, True),
-        ({"cleanup.policy": ""}, True),
+        ({}, []),
+        ({"cleanup.policy": "delete", "retention.ms": "1"}, []),
+        ({"cleanup.policy": "compact"}, ["cleanup.policy"]),
+        ({"cleanup.policy": ""}, ["cleanup.policy"]),
         # An older version takes the word alone.
-        ({"cleanup.policy": "delete,delete"}, True),
-        ({"delete.retention.ms": "1"}, True),
-        ({"preallocate": "false"}, True),
+        ({"cleanup.policy": "delete,delete"}, ["cleanup.policy"]),
+        (
+            {"cleanup.policy": "delete", "preallocate": "false", "delete.retention.ms": "1"},
+            [_TOMBSTONES, "preallocate"],
+        ),
     ],
 )
-def test_what_an_older_version_would_refuse_needs_the_feature(values, needs):
-    assert needs_compaction(values) == needs
+def test_what_an_older_version_would_refuse_needs_the_feature(values, keys):
+    assert keys_of_compaction(values) == keys
 
 
 @pytest.mark.parametrize("value", ["", "createtime", "Whenever"])

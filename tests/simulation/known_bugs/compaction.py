@@ -1,0 +1,47 @@
+"""Bugs in log compaction (RFC 0022)."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from model.ids import Index
+from raft.follower_index_metadata import FollowerIndexMetadata
+from raft.messages import InstallSnapshotRequest
+from raft.snapshot_receiver import SnapshotReceiver
+from storage.entry import Entry
+from storage.log_snapshots import LogSnapshots
+from storage.segment_cleaning import Source, _Pass
+
+
+def states_follow_from_compacted_entries(patch: pytest.MonkeyPatch) -> None:
+    """A leader sends compacted entries to a follower that has no state for them."""
+    patch.setattr(FollowerIndexMetadata, "lacks_state", lambda follower, first, compacted: False)
+
+
+def marks_stay_where_the_state_is_ahead(patch: pytest.MonkeyPatch) -> None:
+    """A follower whose state includes what its leader has compacted keeps its own mark, though its log lacks that."""
+
+    def has_all(receiver: SnapshotReceiver, request: InstallSnapshotRequest) -> bool:
+        begins_here = request.start.index <= receiver._context.state.commit_index + 1
+        return 0 < request.compacted_index <= receiver._known and begins_here
+
+    patch.setattr(SnapshotReceiver, "_has_all", has_all)
+
+
+def marks_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The mark of compaction is in memory only."""
+
+    async def raised(snapshots: LogSnapshots, index: Index) -> None:
+        snapshots.compacted_index = max(snapshots.compacted_index, index)
+
+    patch.setattr(LogSnapshots, "raise_compacted", raised)
+
+
+def passes_go_on_behind_their_end(patch: pytest.MonkeyPatch) -> None:
+    """A pass whose map is full removes what was aborted behind the last entry that it has compared."""
+    filtered = _Pass._filtered
+
+    def without_end(each: _Pass, source: Source, end: Index) -> Iterator[tuple[Entry, int, bool]]:
+        return filtered(each, source, Index(2**62))
+
+    patch.setattr(_Pass, "_filtered", without_end)
