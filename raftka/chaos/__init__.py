@@ -22,6 +22,7 @@
 * `duplicates`          whether the brokers or the client wrote a record twice.
 * `losses`              at acks=1: what is lost beside what was truncated.
 * `judgement`           the verdict, and whether the run proves anything; `summary` and `report` show it, with `charts`.
+* `dead_threads`        clients of the run that ended with an error: such a run is not valid.
 * `loop_thread`         an event loop beside a nemesis that blocks.
 * `errors`              what can go wrong with a run itself.
 

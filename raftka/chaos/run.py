@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from raftka.chaos.cluster import ChaosCluster
+from raftka.chaos.dead_threads import DeadThreads
 from raftka.chaos.errors import ChaosError
 from raftka.chaos.history import History, now_ns
 from raftka.chaos.interruption import GivenUpError, Interruption
@@ -47,7 +48,7 @@ def carry_out(request: RunRequest) -> Judgement:
     history = History(request.out / "history.jsonl")
     interruption = Interruption()
     try:
-        with interruption.by_signals(), ExitStack() as stack:
+        with interruption.by_signals(), DeadThreads() as dead, ExitStack() as stack:
             stack.enter_context(history)
             if request.bootstrap is not None:
                 facts, workload = _run_workload(stack, request, history, interruption)
@@ -58,6 +59,7 @@ def carry_out(request: RunRequest) -> Judgement:
         if not history.counts:
             clear_folder(request.out)
         raise
+    facts.problems += dead.problems
     return judge(request, history, facts, workload, logs)
 
 
