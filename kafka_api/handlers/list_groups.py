@@ -5,7 +5,7 @@ from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import ListGroupsRequest, ListGroupsResponse
 from kafka_api.request_context import RequestContext
 
-_TYPE = "Classic"
+_TYPE = "classic"
 
 
 async def handle_list_groups(context: RequestContext, version: int, request: ListGroupsRequest) -> ListGroupsResponse:
@@ -24,7 +24,7 @@ async def handle_list_groups(context: RequestContext, version: int, request: Lis
             group = active.view(group_id)
             if group is None or group.state is GroupState.DEAD:
                 continue
-            if (not states or group.state.value.lower() in states) and (not types or _TYPE.lower() in types):
+            if (not states or group.state.value.lower() in states) and (not types or _TYPE in types):
                 groups.append(
                     ListGroupsResponse.ListedGroup(
                         group_id=group_id,
