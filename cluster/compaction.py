@@ -233,6 +233,10 @@ class Compactor:
             if request is None:
                 return False
             result = await self._cleaner.clean(request)
+            if self._policy_of(partition) is None:
+                # It has changed meanwhile: from then on nothing goes.
+                await partition.compaction.remove_outputs()
+                return False
             swapped = await partition.compaction.swap(result)
         except (ChildError, StorageError, OSError) as error:
             if isinstance(error, CorruptLogError):

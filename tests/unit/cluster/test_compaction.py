@@ -182,6 +182,22 @@ def test_a_tombstone_is_seen_to_be_held_by_members_until_they_are_clean() -> Non
         assert first.compactor.seen()[0].facts.removable_bytes > 0
 
 
+def test_a_pass_is_given_up_if_the_policy_changes_meanwhile() -> None:
+    with Scenario(77, segment_bytes=SEGMENT_BYTES) as story:
+        node = Node(story, story.leader)
+        written(story)
+        story.wait(lambda: node.cleaner.passes == 1, 60.0)
+        node.policy = None
+        story.run_for(30.0)
+        assert (node.cleaner.passes, node.clean_index) == (1, 0)
+        assert (node.compactor.counts.passes, node.compactor.counts.failures) == (0, 0)
+        files, log = story.machine(story.leader).environment.files, story.replica(story.leader).log
+        names = files.listdir(log._segments[0].path.rpartition("/")[0])
+        assert not [name for name in names if name.endswith(CLEANED_SUFFIX)]
+        node.policy = POLICY
+        story.wait(lambda: node.clean_index > 6, 60.0)
+
+
 def test_damage_that_a_pass_finds_is_what_a_read_finds() -> None:
     with Scenario(75, segment_bytes=SEGMENT_BYTES) as story:
         leader = story.leader
