@@ -42,6 +42,8 @@ _LIVING_BROKERS, _LIVING_SPARE, _LIVING_REPLICAS = 5, 1, 3
 _IDLE_PROBE_SECONDS = 0.5
 # A consumer group in every fourth run, by the number, too: in all of them it would make all slower.
 _GROUP = (4, 2)
+# A table in every third compacted run, for the same reason.
+_TABLE = (3, 1)
 # So little that producers are held in a run with few clients; in every ninth, which has no factor in common with four,
 # by which groups and disks are told.
 _TIGHT_BOUNDS = {"unreplicated_bytes": 8 * 1024, "batcher_bytes": 4 * 1024}
@@ -49,8 +51,8 @@ _TIGHT_BOUNDS = {"unreplicated_bytes": 8 * 1024, "batcher_bytes": 4 * 1024}
 _RAFT0_BYTES, _GROUPS_BYTES = 960, 2500
 # Each broker beyond three is a record of some 160 bytes itself, and its replicas are a few more.
 _BYTES_PER_BROKER = 200
-# What is set on a topic that is compacted, and the feature of each broker.
-_BYTES_OF_POLICY = 300
+# What is set on a topic that is compacted, a second such topic, and the feature of each broker.
+_BYTES_OF_POLICY = 900
 
 
 @dataclass(slots=True)
@@ -171,6 +173,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             transactions_level=level,
             # Elsewhere raft0's leader hears of every broker, because each of them is a replica of raft0.
             idle_probe_interval=_IDLE_PROBE_SECONDS if is_living else 0.0,
+            has_table=is_compacted and world.seed % _TABLE[0] == _TABLE[1],
             has_group=has_group,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,

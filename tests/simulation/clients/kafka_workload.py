@@ -14,6 +14,7 @@ from tests.simulation.clients.kafka_idempotent_producers import SimIdempotentPro
 from tests.simulation.clients.kafka_offset_admins import SimOffsetAdmin
 from tests.simulation.clients.kafka_overtakers import SimOvertaker
 from tests.simulation.clients.kafka_producers import Producer, SimProducer
+from tests.simulation.clients.kafka_table import SimTableReader, SimTableWriter, TableState
 from tests.simulation.clients.kafka_topic_admins import SimTopicAdmin
 from tests.simulation.clients.kafka_transactors import SimTransactor, TransactionRules
 from tests.simulation.clients.kafka_transformers import SimTransformer
@@ -27,6 +28,7 @@ _FIRST_MACHINE = 101
 _GROUP_MEMBERS = 3
 _OFFSET_ADMINS = 2
 _TRANSFORMERS = 2
+_TABLE_WRITERS = 2
 # Two have the same, so each fences the other.
 _TRANSACTIONAL_IDS = ("sink-0", "sink-1", "sink-shared", "sink-shared")
 
@@ -77,6 +79,9 @@ class KafkaWorkload:
         self._deleters: list[SimDeleter] = []
         self._offset_admins: list[SimOffsetAdmin] = []
         self._group_keepers: list[SimGroupKeeper] = []
+        self._table = TableState(cluster.history.counts)
+        self._table_writers: list[SimTableWriter] = []
+        self._table_reader: SimTableReader | None = None
         # Swarm: how fast clients are, whether producers share connections, who else is at work.
         self._pace = rng.choice([1.0, 1.0, 1.5])
         self._shares = rng.random() < 0.5
@@ -113,6 +118,7 @@ class KafkaWorkload:
             self._producers.append(producer)
             self._machines[machine].spawn(producer.run())
         self._start_transactors()
+        self._start_table()
         for number in range(self._clients.consumers):
             machine = number % 2
             consumer = SimConsumer(
@@ -189,6 +195,20 @@ class KafkaWorkload:
             self._producers.append(producer)
             self._machines[number % 2].spawn(producer.run())
 
+    def _start_table(self) -> None:
+        if not self._cluster.options.has_table:
+            return
+        for number in range(_TABLE_WRITERS):
+            name = f"writer-{number}"
+            rng, sent = self._cluster.world.stream(f"kafka/{name}"), self._cluster.history.sent
+            writer = SimTableWriter(self._wire(name, number % 2), rng, self._table, sent, name)
+            self._table_writers.append(writer)
+            self._machines[number % 2].spawn(writer.run())
+        self._table_reader = SimTableReader(
+            self._wire("table-reader", 0), self._cluster.world.stream("kafka/table-reader"), self._table
+        )
+        self._machines[0].spawn(self._table_reader.run())
+
     def _start_group(self) -> None:
         if self._cluster.options.has_group:
             for number in range(_GROUP_MEMBERS):
@@ -237,6 +257,8 @@ class KafkaWorkload:
             *self._deleters,
             *self._offset_admins,
             *self._group_keepers,
+            *self._table_writers,
+            *([] if self._table_reader is None else [self._table_reader]),
         ):
             client.is_working = False
 
@@ -248,7 +270,8 @@ class KafkaWorkload:
         """
         world = self._cluster.world
         # What an idempotent producer still tries may be acknowledged until then.
-        world.run_until(lambda: all(producer.has_ended for producer in self._producers), world.time + seconds)
+        senders = [*self._producers, *self._table_writers]
+        world.run_until(lambda: all(sender.has_ended for sender in senders), world.time + seconds)
         # That last record has yet to be committed; and a read that finds what has rotted before makes a leader step
         # down, long after the last fault.
         if not world.run_until(self._cluster.has_converged, world.time + seconds):
@@ -261,6 +284,7 @@ class KafkaWorkload:
         world.check()
         if not has_read:
             raise AssertionError(f"what is in the log could not be read within {seconds:g} s")
+        self._read_table(seconds)
         self._note_log_starts()
         self._judge()
         self._ask_all(seconds)
@@ -275,6 +299,14 @@ class KafkaWorkload:
             ends[number] = partition.high_watermark
         reader = SimConsumer(*self._client("final"), ends=self._ends, isolation=self._isolation(0))
         self._reading = self._machines[0].spawn(reader.read_all(ends))
+
+    def _read_table(self, seconds: float) -> None:
+        if self._table_reader is not None:
+            world, reading = self._cluster.world, self._machines[0].spawn(self._table_reader.read_finally())
+            has_read = world.run_until(reading.done, world.time + seconds)
+            world.check()
+            if not has_read:
+                raise AssertionError(f"what is in the table could not be read within {seconds:g} s")
 
     def _note_log_starts(self) -> None:
         """Note what retention and DeleteRecords have left; that they take no more than they may is an invariant's.
@@ -319,6 +351,9 @@ class KafkaWorkload:
             if keeper.wrong:
                 shown = "\n".join(keeper.wrong)
                 raise AssertionError(f"clients saw broken-group, {len(keeper.wrong)} cases:\n{shown}")
+        if self._table.wrong:
+            shown = "\n".join(self._table.wrong)
+            raise AssertionError(f"clients saw broken-table, {len(self._table.wrong)} cases:\n{shown}")
         if self.deletions.wrong:
             shown = "\n".join(self.deletions.wrong)
             raise AssertionError(f"clients saw broken-deletion, {len(self.deletions.wrong)} cases:\n{shown}")

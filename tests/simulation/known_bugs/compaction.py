@@ -5,12 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from model.ids import Index
+from model.record_batch import BatchHeader
+from model.record_filter import KeyedRecord
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import InstallSnapshotRequest
 from raft.snapshot_receiver import SnapshotReceiver
 from storage.entry import Entry
 from storage.log_snapshots import LogSnapshots
-from storage.segment_cleaning import Source, _Pass
+from storage.segment_cleaning import Source, _Pass, map_key
 
 
 def states_follow_from_compacted_entries(patch: pytest.MonkeyPatch) -> None:
@@ -45,3 +47,12 @@ def passes_go_on_behind_their_end(patch: pytest.MonkeyPatch) -> None:
         return filtered(each, source, Index(2**62))
 
     patch.setattr(_Pass, "_filtered", without_end)
+
+
+def passes_remove_the_newest_record(patch: pytest.MonkeyPatch) -> None:
+    """Of the records of a key the one goes that the map has, and the older ones stay."""
+
+    def is_kept(each: _Pass, entry: Entry, header: BatchHeader, record: KeyedRecord) -> bool:
+        return each._newest.get(map_key(record.key or b"")) != header.base_offset + record.offset_delta
+
+    patch.setattr(_Pass, "_is_kept", is_kept)

@@ -418,6 +418,7 @@ _COMPACTION = (
     (compaction.marks_stay_where_the_state_is_ahead, "Raftka 7a0a2c3f", ("LogMatching", "Convergence")),
     (compaction.marks_are_forgotten, "RFC 0022 section 7", ("LogMatching", "Convergence")),
     (compaction.passes_go_on_behind_their_end, "Raftka 7a0a2c3f", ("LogMatching", "Convergence")),
+    (compaction.passes_remove_the_newest_record, "RFC 0022 section 5", ("broken-table", *_SKIPPED)),
 )
 
 

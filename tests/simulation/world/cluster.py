@@ -44,6 +44,8 @@ _RAFT0_SEGMENT_BYTES = 1024
 _RPC_PORT = 33145
 KAFKA_PORT = 9092
 TOPIC = "orders"
+# Where topics are compacted, the one whose keys are overwritten and deleted.
+TABLE = "table"
 DATA_DIR = "/data"
 _MIB = 1024 * 1024
 
@@ -73,6 +75,7 @@ class ClusterOptions:
         state: Bounds of the tables of raft0 and of groups; None: those of a broker.
         features: The levels of features that each broker can work at; the cluster is founded at the highest.
         compaction: How passes are made of topics that are compacted; None: there are none, and records have no keys.
+        has_table: A second compacted topic has keys that are overwritten and deleted.
         has_group: A consumer group is at work in a run.
         transactions_level: Of `transaction.version`; 0: there are no transactions.
         write_caching: acks=all of the topic promises what write caching does, and `topic_configs` say so.
@@ -94,6 +97,7 @@ class ClusterOptions:
     retention_bytes: int = -1
     features: Mapping[str, LevelRange] = field(default_factory=lambda: LEVEL_0)
     compaction: CompactionOptions | None = None
+    has_table: bool = False
     has_group: bool = False
     transactions_level: int = 0
     write_caching: bool = False
@@ -366,6 +370,10 @@ class SimCluster:
         request = CreateTopicRequest(TOPIC, options.partitions, replicas, [], options.topic_configs, False, 10.0)
         with contextlib.suppress(ClusterError):
             await node.admin.create_topic(request)
+        if options.has_table:
+            configs = {**options.topic_configs, "cleanup.policy": "compact", "write.caching": "false"}
+            with contextlib.suppress(ClusterError):
+                await node.admin.create_topic(CreateTopicRequest(TABLE, 1, min(3, replicas), [], configs, False, 10.0))
 
     def groups(self) -> list[GroupId]:
         """Return raft0 and, once any broker knows it, the topic's groups."""
