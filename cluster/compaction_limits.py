@@ -14,9 +14,9 @@ async def cleaning_limits(
     now_ms: int,
     map_bytes: int,
 ) -> CleaningLimits | None:
-    """Return what a pass may do; None: nothing now.
+    """Return what a pass may do, if anything.
 
-    What is open in the log may not be known yet, or the commit index be within a placeholder.
+    None: it is not known which transactions are open in the log, or the commit index is within a placeholder.
 
     Raises:
         StorageError: The newest committed record cannot be looked up.
@@ -34,7 +34,7 @@ async def cleaning_limits(
             end = min(end, Index(first.first_index - 1))
     committed_offset = log.end_offset(commit)
     if committed_offset is None:
-        # Within a placeholder that the leader has sent: a follower learns step by step of what is committed.
+        # The commit index is within a placeholder, which the leader has sent: a follower hears of commits step by step.
         return None
     kept_index = NO_INDEX
     if committed_offset > log.start_offset:

@@ -146,6 +146,7 @@ class SimTableReader:
     async def read_finally(self) -> None:
         """Read until it has been read once."""
         while not await self.read():
+            # Virtual time: without it a reader that is refused would ask again within the same instant.
             await asyncio.sleep(0.1)
 
     async def read(self) -> bool:
