@@ -454,8 +454,12 @@ class ReplicaState:
         self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
 
-    def on_installing(self, start_index: Index) -> None:
-        """Follower: the log is about to be replaced by one that starts at `start_index`, above commit.
+    def on_installing(self, start_index: Index, *, is_log_kept: bool) -> None:
+        """Follower: the log is about to begin at `start_index`, above commit.
+
+        Args:
+            start_index: First index of the snapshot's log.
+            is_log_kept: Whether the log holds the entry before the start, so that the entries behind it stay.
 
         Raises:
             InvariantViolatedError: That would remove committed entries, or this replica leads.
@@ -465,9 +469,10 @@ class ReplicaState:
             raise InvariantViolatedError(f"a snapshot up to {last_kept}, commit is {self.commit_index}")
         # The removed entries may be of later terms than the kept ones. The replica must not fall back to an older term.
         self._require_durable_term()
-        # Entries behind the start may be removed, too. Later appends show again how far the log equals the leader's.
-        self.matched_index = min(self.matched_index, last_kept)
-        self.visible_index = min(self.visible_index, last_kept)
+        if not is_log_kept:
+            # All entries go. Later appends show again how far the log equals the leader's.
+            self.matched_index = min(self.matched_index, last_kept)
+            self.visible_index = min(self.visible_index, last_kept)
         self.check_invariants()
 
     def on_installed(self) -> Moved | None:

@@ -177,7 +177,9 @@ class SnapshotReceiver:
             context.logger.info(
                 "installs a snapshot: the log starts at %d, was at %d", snapshot.start.index, context.log.dirty_index
             )
-            state.on_installing(snapshot.start.index)
+            # Under op_lock no append and no truncation changes the answer before the log installs the snapshot.
+            is_log_kept = context.log.holds_entry_before(snapshot.start)
+            state.on_installing(snapshot.start.index, is_log_kept=is_log_kept)
         else:
             context.logger.info(
                 "takes a state as of entry %d: entries up to there were compacted", snapshot.applied_index

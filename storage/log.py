@@ -287,8 +287,8 @@ class Log(LogPositions):
     async def install(self, snapshot: Snapshot) -> bool:
         """Take over the start of a snapshot from the leader; return False if this log starts further on already.
 
-        A log that holds the entry before that start is kept. Otherwise all entries go, in one step with the
-        positions, once the snapshot is durable: the log is empty at the start.
+        A log that `holds_entry_before` that start is kept. Otherwise all entries go, in one step with the positions,
+        once the snapshot is durable: the log is empty at the start.
 
         Raises:
             RefusedError: Nothing has changed: no room, or no descriptor.
@@ -301,7 +301,7 @@ class Log(LogPositions):
         start = snapshot.start
         if (start.index, start.offset) < (self.start_index, self.start_offset):
             return False
-        if start.prev_index <= self.dirty_index and self.term_at(start.prev_index) == start.prev_term:
+        if self.holds_entry_before(start):
             if start.prev_index > self.flushed_index:
                 await self.flush()
             self.advance_start(start)

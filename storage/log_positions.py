@@ -68,6 +68,13 @@ class LogPositions:
         at = bisect_right(self._terms, index, key=lambda start: start.first_index) - 1
         return self._terms[at].term
 
+    def holds_entry_before(self, start: LogStart) -> bool:
+        """Return whether this log has the entry before `start`, which is not below its own start, in the same term.
+
+        If it has, both logs are equal up to there, and the entries behind it may stay (Raft paper section 7).
+        """
+        return start.prev_index <= self.dirty_index and self.term_at(start.prev_index) == start.prev_term
+
     def terms_within(self, first: Index, last: Index) -> list[TermStart]:
         """Return where terms begin in (first, last], also below the start as far as segments reach."""
         return [start for start in self._terms if first < start.first_index <= last]

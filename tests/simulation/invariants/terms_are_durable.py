@@ -40,11 +40,11 @@ class TermsAreDurable(Invariant):
     def _watched(self, view: ReplicaView, act: Callable[..., Effect | None]) -> Callable[..., Effect | None]:
         state = view.consensus.state
 
-        def watched(*arguments: Any) -> Effect | None:
+        def watched(*arguments: Any, **named: Any) -> Effect | None:
             self._acted[view.group, view.replica] = state.term
             if view.group not in self._removed and self._durable_term(view) < state.term:
                 self.violated(view, f"it acts in term {state.term}, durable is {self._durable_term(view)}")
-            return act(*arguments)
+            return act(*arguments, **named)
 
         return watched
 

@@ -268,6 +268,22 @@ def test_a_truncation_clamps_visible_and_match_and_never_reaches_commit() -> Non
         state.on_truncating(Index(1))
 
 
+@pytest.mark.parametrize(("is_log_kept", "positions"), [(True, (3, 3)), (False, (2, 2))])
+def test_an_installed_snapshot_clamps_visible_and_match_only_where_the_log_goes(
+    is_log_kept: bool, positions: tuple[int, int]
+) -> None:
+    subject = Subject(1, 1, 1)
+    subject.log.flushed = 1
+    state = subject.state
+    state.follow(B)
+    state.on_matched(Index(3))
+    state.on_leader_progress(Index(1), Index(3))
+    state.on_installing(Index(3), is_log_kept=is_log_kept)
+    assert (state.visible_index, state.matched_index) == positions
+    with pytest.raises(InvariantViolatedError, match="a snapshot up to 1, commit is 1"):
+        state.on_installing(Index(2), is_log_kept=is_log_kept)
+
+
 def test_a_log_that_lost_what_was_committed_or_matched_is_noticed_at_the_next_transition() -> None:
     subject = Subject(1, 1, 1)
     subject.state.follow(B)

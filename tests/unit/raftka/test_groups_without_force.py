@@ -245,8 +245,8 @@ async def _is_named_everywhere(ports, name, brokers, retired):
         assert all(f"directory that broker {each} voted with is retired" in finding["cause"] for each in retired)
         assert FORCE in finding["cure"]
         assert f"raftka topic delete {topic}" in finding["cure"]
-        # To bring brokers back would not help.
-        assert await _findings(ports, at, "leaders") == []
+        # To bring brokers back would not help. Another partition may have an election just now, and is named there.
+        assert not any(name in each["words"] for each in await _findings(ports, at, "leaders"))
     (row,) = (await ports.ask("/v1/moves", at=brokers[0]))[1]["cannot_move"]
     assert (f"{row['topic']}-{row['partition']}", row["retired"]) == (name, retired)
     # `raftka broker replace` tells what the broker waits for.
