@@ -12,6 +12,7 @@ class ScenarioBug(NamedTuple):
 
 
 _SCENARIOS = "tests/simulation/scenarios"
+_LOST_MARKERS = f"{_SCENARIOS}/test_rows_of_lost_markers.py"
 _LEAVING = f"{_SCENARIOS}/test_replicas_that_leave.py"
 _SCHEDULES = "tests/unit/raft/test_membership_schedules.py"
 _AT_COORDINATORS = (
@@ -306,7 +307,7 @@ BY_SCENARIO = (
     ScenarioBug(
         "a marker is placed whatever begins at another first offset by then",
         "RFC 0021 section 5",
-        _IN_PARTITIONS,
+        f"{_SCENARIOS}/test_slipped_batches.py::test_a_marker_ends_another_transaction_if_nobody_compares_first_offsets",
     ),
     ScenarioBug(
         "a marker's decision is not compared with the largest that is known, or without its term",
@@ -326,7 +327,12 @@ BY_SCENARIO = (
     ScenarioBug(
         "rows of aborted transactions are read of another view of the log than their batches",
         "RFC 0021 section 6",
-        _IN_PARTITIONS,
+        f"{_LOST_MARKERS}::test_a_reader_sees_aborted_records_if_rows_are_of_a_later_view_than_batches",
+    ),
+    ScenarioBug(
+        "rows of aborted transactions stay where their markers were truncated",
+        "RFC 0021 section 6",
+        f"{_LOST_MARKERS}::test_readers_leave_out_what_is_committed_if_rows_stay_behind_a_truncation",
     ),
     ScenarioBug(
         "a new coordinator forgets what its predecessor has decided",

@@ -13,12 +13,15 @@ from cluster.transactions.log_state import TransactionalLogState
 from cluster.transactions.open_transactions import OpenTransactions
 from cluster.transactions.records import TransactionState
 from cluster.transactions.transactions_topic import TRANSACTIONS_TOPIC
+from kafka_api.protocol.api_keys import ApiKey
+from kafka_api.protocol.error_codes import ErrorCode
+from kafka_api.protocol.messages import WriteTxnMarkersRequest
 from kafka_api.transactions.kept_transactions import KeptTransactions
 from model.features import OFFERED, TRANSACTION_VERSION, LevelRange
 from model.ids import GroupId, NodeId
 from tests.simulation.clients.kafka_consumers import READ_COMMITTED, READ_UNCOMMITTED, SimConsumer
 from tests.simulation.clients.kafka_transactors import LostIdentityError, SimTransactor, TransactionRules
-from tests.simulation.clients.kafka_wire import KafkaWire
+from tests.simulation.clients.kafka_wire import Address, KafkaWire
 from tests.simulation.clients.kafka_workload import FLUSH_SECONDS
 from tests.simulation.clients.recorder import Recorder
 from tests.simulation.clients.told_ends import ToldEnds
@@ -35,6 +38,7 @@ _TIMEOUT_MS = 600_000
 _PRODUCE_TIMEOUT_MS = 4_000
 _RECORDS = 2
 _SECONDS = 30.0
+_ADMINISTRATORS_VERSION = 1
 
 
 class Intent(NamedTuple):
@@ -136,13 +140,14 @@ class TransactionStory(Scenario):
         self.cluster.observer.add(TransactionProbes(self.cluster.history))
         self._client = self.world.add_client(_CLIENT)
         self._ends = ToldEnds(self.cluster)
+        self._administrators = 0
 
     def __enter__(self) -> Self:
         super().__enter__()
         # Whoever asks for a coordinator first has the topic created.
         self.do([self.producer("first", Intent(is_raising=False, is_commit=True))], StoryTransactor.open)
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-            self._client.spawn(self._reader(f"during {isolation}", isolation).run())
+            self._client.spawn(self.reader(f"during {isolation}", isolation).run())
         return self
 
     # -- clients ------------------------------------------------------------------------------------------------
@@ -166,7 +171,11 @@ class TransactionStory(Scenario):
         step: Callable[[P], Coroutine[Any, Any, bool]],
     ) -> "Doing":
         """Let all producers begin a step at once."""
-        return Doing(self, [self._client.spawn(step(producer)) for producer in producers])
+        return self.spawn(step(producer) for producer in producers)
+
+    def spawn(self, steps: Iterable[Coroutine[Any, Any, bool]]) -> "Doing":
+        """Let clients begin these steps at once."""
+        return Doing(self, [self._client.spawn(step) for step in steps])
 
     def do(
         self,
@@ -175,6 +184,13 @@ class TransactionStory(Scenario):
     ) -> None:
         """Let all producers do a step, and wait until each of them is answered that it is done."""
         self.begin(producers, step).succeed()
+
+    def abort_as_administrator(self, node_id: int, producers: Collection[StoryTransactor]) -> "Doing":
+        """Ask one broker, as if it led, to abort what producers have open in the first partition (KIP-664)."""
+        address = (self.machine(node_id).address, KAFKA_PORT)
+        self._administrators += 1
+        wire = self.wire(f"administrator {self._administrators}")
+        return self.spawn(_abort(wire, address, producer) for producer in producers)
 
     def whole_transactions(self, producers: Collection[StoryTransactor]) -> None:
         """Let all producers do a whole transaction, whatever happened before."""
@@ -292,19 +308,21 @@ class TransactionStory(Scenario):
             each is not None and (each.state is TransactionState.EMPTY or each.state.is_complete) for each in stored
         )
 
-    def _reader(self, name: str, isolation: str) -> SimConsumer:
+    def reader(self, name: str, isolation: str) -> SimConsumer:
+        """Return a reader, which writes down what it gets."""
         rng = self.world.stream(f"kafka/{name}")
         partitions = self.cluster.options.partitions
         return SimConsumer(self.wire(name), self.recorder, rng, TOPIC, partitions, ends=self._ends, isolation=isolation)
 
     def _compare(self, isolation: str) -> None:
         """Compare what a reader gets with what the answers of sends and ends have promised."""
-        ends = {}
+        starts, ends = {}, {}
         for number, group in enumerate(self.cluster.data_groups()):
             leader = self.cluster.leader_of(group)
             assert leader is not None
-            ends[number] = self.partition(leader, group).high_watermark
-        reader = self._reader(f"final {isolation}", isolation)
+            partition = self.partition(leader, group)
+            starts[partition.name], ends[number] = partition.start_offset, partition.high_watermark
+        reader = self.reader(f"final {isolation}", isolation)
         # Only one of the two reads what everybody must see.
         reading = self._client.spawn(reader.read_all(ends, final=isolation == READ_COMMITTED))
         self.wait(reading.done, _SECONDS)
@@ -319,7 +337,8 @@ class TransactionStory(Scenario):
             [each for each, count in Counter(each[2] for each in read).items() if count > 1],
         )
         assert not doubled, f"read twice at {isolation}: {doubled}"
-        assert sorted(seen) == sorted(self.promised(isolation)), f"at {isolation}"
+        kept = [each for each in self.promised(isolation) if each[1] >= starts[each[0]]]
+        assert sorted(seen) == sorted(kept), f"at {isolation}"
 
     def promised(self, isolation: str) -> list[tuple[str, int, str]]:
         """Return partition, offset and value of all records that a reader must see, by what was answered."""
@@ -340,6 +359,16 @@ class TransactionStory(Scenario):
         verdict = self.recorder.log_verdict(None, FLUSH_SECONDS)
         shown = [f"{each.name}: {each.examples[0].text}" for each in verdict.findings]
         assert not shown, "\n".join(shown)
+
+
+async def _abort(wire: KafkaWire, address: Address, producer: StoryTransactor) -> bool:
+    topics = [WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=TOPIC, partition_indexes=[0])]
+    marker = WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=producer.producer_id, producer_epoch=producer.epoch, transaction_result=False, topics=topics
+    )
+    request = WriteTxnMarkersRequest(markers=[marker])
+    answer = await wire.call(address, ApiKey.WRITE_TXN_MARKERS, _ADMINISTRATORS_VERSION, request, _SECONDS)
+    return answer.markers[0].topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 class Doing:

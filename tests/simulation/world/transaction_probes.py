@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.groups.offsets_log_state import OffsetsLogState
 from cluster.groups.pending_offsets import PendingKey
-from cluster.producer_errors import NotAdmittedError
+from cluster.producer_errors import MarkerRefusedError, NotAdmittedError
 from cluster.transactions.log_state import TransactionalLogState
 from cluster.transactions.records import NO_PRODUCER_ID
 from cluster.transactions.transactions_log_state import TransactionsLogState
@@ -60,6 +60,8 @@ class TransactionProbes(Invariant):
             verdict = admit(entry)
             if entry.guard is not None and isinstance(verdict, NotAdmittedError):
                 self._count("a guard refused")
+            if isinstance(verdict, MarkerRefusedError):
+                self._count("a marker refused")
             return verdict
 
         return admitted
