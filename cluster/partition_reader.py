@@ -53,7 +53,7 @@ class PartitionReader:
         batches: list[Buffer] = []
         # Entries without records (a barrier after each election) do not count as an answer.
         while first <= visible and not batches:
-            if from_files:
+            if from_files and not self._log.reader.holds(first):
                 # S2: what is committed stays as it is in its file, whoever leads while it is sent. Visible alone may
                 # not.
                 last = self._committed(visible)
@@ -63,10 +63,11 @@ class PartitionReader:
             entries = await self._in_term(term, read_entries(self._log, first, max_bytes, visible, rows))
             if not entries:
                 break
+            last = entries[-1].last_index
             # S7: what is not visible may still be replaced.
-            assert first <= entries[0].index <= entries[-1].last_index <= visible
+            assert first <= entries[0].index <= last <= visible
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
-            first = Index(entries[-1].last_index + 1)
+            first = Index(last + 1)
         return batches
 
     async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:

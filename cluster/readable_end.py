@@ -1,10 +1,10 @@
 """Up to where readers see a partition: its high watermark, and its last stable offset (RFC 0021, section 3)."""
 
 from cluster.transactions.log_state import TransactionalLogState
-from cluster.transactions.open_transactions import Transaction
 from model.ids import Index, Offset
 from raft.consensus import Consensus
 from raft.errors import NotLeaderError
+from raft.replica_state import ReplicaState
 
 
 class ReadableEnd:
@@ -40,9 +40,12 @@ class ReadableEnd:
 
     def stable_end(self, high_watermark: Offset) -> Offset | None:
         """As `last_stable_offset`, where the caller has the high watermark of this moment; None: it is not known."""
-        if not self._knows_what_is_open():
+        if self._transactional is None:
+            return high_watermark
+        state = self._consensus.state
+        if not _is_known(self._transactional, state):
             return None
-        first = self._first_open()
+        first = self._transactional.transactions.first_open_at(state.visible_index)
         return high_watermark if first is None else max(first.first_offset, self._consensus.log.start_offset)
 
     def last_read(self, *, read_committed: bool) -> Index:
@@ -51,29 +54,23 @@ class ReadableEnd:
         Raises:
             NotLeaderError: As `last_stable_offset`.
         """
-        visible = self._consensus.state.visible_index
-        if not read_committed:
-            return visible
-        if not self._knows_what_is_open():
-            raise self._unknown()
-        first = self._first_open()
-        return visible if first is None else Index(first.first_index - 1)
-
-    def _knows_what_is_open(self) -> bool:
-        """Whether the log has reached what the restored state is as of.
-
-        Before that, what was open at a lower index is not known: a state as of entry 1000 over a log that ends at 500
-        has forgotten the transaction that began at 90 and was aborted at 900.
-        """
-        if self._transactional is None:
-            return True
         state = self._consensus.state
-        return min(state.commit_index, state.visible_index) >= self._transactional.restored_index
-
-    def _first_open(self) -> Transaction | None:
-        if self._transactional is None:
-            return None
-        return self._transactional.transactions.first_open_at(self._consensus.state.visible_index)
+        if not read_committed or self._transactional is None:
+            return state.visible_index
+        if not _is_known(self._transactional, state):
+            raise self._unknown()
+        first = self._transactional.transactions.first_open_at(state.visible_index)
+        return state.visible_index if first is None else Index(first.first_index - 1)
 
     def _unknown(self) -> NotLeaderError:
         return NotLeaderError(f"{self._consensus.name}: the log has not reached what the state was saved as of")
+
+
+def _is_known(transactional: TransactionalLogState, state: ReplicaState) -> bool:
+    """Return whether the log has reached what the restored state is as of.
+
+    Before that, what was open at a lower index is not known: a state as of entry 1000 over a log that ends at 500 has
+    forgotten the transaction that began at 90 and was aborted at 900.
+    """
+    restored = transactional.restored_index
+    return state.commit_index >= restored and state.visible_index >= restored

@@ -45,7 +45,7 @@ class ResponsePieces:
     """What is left to send of one response."""
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self._source = joined(buffers)
+        self._source: Iterator[Buffer] | None = joined(buffers)
         self._pieces: deque[memoryview] = deque()
         self._bytes = 0
         self._fill()
@@ -77,6 +77,10 @@ class ResponsePieces:
 
     def _drop(self, count: int) -> None:
         self._bytes -= count
+        if not self._bytes:
+            # Most often the kernel takes all of them.
+            self._pieces.clear()
+            count = 0
         while count:
             piece = self._pieces[0]
             if len(piece) > count:
@@ -87,9 +91,10 @@ class ResponsePieces:
         self._fill()
 
     def _fill(self) -> None:
-        while self._bytes < _GATHERED_BYTES and len(self._pieces) < _GATHERED_PIECES_MAX:
+        while self._source and self._bytes < _GATHERED_BYTES and len(self._pieces) < _GATHERED_PIECES_MAX:
             piece = next(self._source, None)
             if piece is None:
+                self._source = None
                 return
             # An empty piece would never be dropped.
             if len(piece):

@@ -129,7 +129,7 @@ class LogReader:
         None if `first` is in memory, or was not read from the files since the log was opened, or is small. The caller
         knows that all of them are committed. What is in these files stays as it is, whatever becomes of the log.
         """
-        if self._jobs.is_closing or self._tail.holds(first) or self._read_cache.holds(first):
+        if self._jobs.is_closing or self.holds(first):
             return []
         return self._verified.ranges(first, last, max_bytes)
 
@@ -151,7 +151,11 @@ class LogReader:
 
         async def attempt() -> tuple[list[Entry], list[AbortedRow]]:
             run = await self._read(first, max_bytes, last)
-            return run, await self._rows_within(first, run[0].base_offset, run[-1].end_offset) if run else []
+            end = run[-1].end_offset if run else Offset(0)
+            # Most often nothing was aborted. Then no segment can have taken a row with it, either.
+            if not self._segments.may_have_rows_before(end):
+                return run, []
+            return run, await self._rows_within(first, run[0].base_offset, end)
 
         return await self._undisturbed(attempt)
 
@@ -170,7 +174,9 @@ class LogReader:
         async def attempt() -> tuple[list[FileRange], list[AbortedRow]]:
             ranges = self.verified_ranges(first, last, max_bytes)
             end = Offset(offset + sum(each.record_count for each in ranges))
-            return ranges, await self._rows_within(first, offset, end) if ranges else []
+            if not ranges or not self._segments.may_have_rows_before(end):
+                return ranges, []
+            return ranges, await self._rows_within(first, offset, end)
 
         return await self._undisturbed(attempt)
 
@@ -206,6 +212,10 @@ class LogReader:
     def is_in_memory(self, offset: Offset) -> bool:
         """Whether the entry that holds `offset` is in memory."""
         return any(cache.holds_offset(offset) for cache in (self._tail, self._read_cache, self._ahead))
+
+    def holds(self, index: Index) -> bool:
+        """Whether the entry is in memory, and was not read ahead."""
+        return self._tail.holds(index) or self._read_cache.holds(index)
 
     def _index_in_memory(self, offset: Offset) -> Index | None:
         for cache in (self._tail, self._read_cache, self._ahead):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from model.ids import NO_INDEX, Index, Offset
-from storage.aborted_rows import AbortedRows
+from storage.aborted_rows import NO_ROWS, AbortedRows
 from storage.rows_budget import RowsBudget
 from storage.segment import Cut, Segment, SegmentFacts
 
@@ -29,6 +29,8 @@ class LogSegments(Sequence[Segment]):
         self._rows = rows
         self._dirty: list[Segment] = []
         self._due = [segment for segment in segments[:-1] if not segment.has_index_file]
+        # At most the smallest first offset of the rows of the closed ones. It is not raised when one of them leaves.
+        self._lowest_first = min((segment.lowest_first for segment in segments[:-1]), default=NO_ROWS)
 
     @overload
     def __getitem__(self, at: int) -> Segment: ...
@@ -105,6 +107,7 @@ class LogSegments(Sequence[Segment]):
             closed.closed_ms = segment.created_ms
             closed.file.set_active(False)
             self._due.append(closed)
+            self._lowest_first = min(self._lowest_first, closed.lowest_first)
         self._segments.append(segment)
 
     def cut_end(
@@ -134,6 +137,7 @@ class LogSegments(Sequence[Segment]):
         assert not any(segment in self._dirty for segment in sources)
         was_due = {id(segment) for segment in [*self._due, cleaned]}
         self._segments[at : at + len(sources)] = [cleaned]
+        self._lowest_first = min(self._lowest_first, cleaned.lowest_first)
         self._leave(sources)
         self._due = [segment for segment in self._segments[:-1] if id(segment) in was_due]
 
@@ -220,6 +224,10 @@ class LogSegments(Sequence[Segment]):
     def rows_of(self, segment: Segment) -> AbortedRows | None:
         """Return the rows of one that has some, as far as memory goes; None: they are in its index file."""
         return segment.rows if segment.rows is not None else self._rows.get(segment)
+
+    def may_have_rows_before(self, end: Offset) -> bool:
+        """Return whether a transaction that began before `end` may have been aborted; False is certain."""
+        return self._lowest_first < end or (bool(self._segments) and self._segments[-1].lowest_first < end)
 
     def keep_rows(self, segment: Segment, rows: AbortedRows) -> None:
         """These were read from the files for a closed one; it may have left the log meanwhile, or be active again."""

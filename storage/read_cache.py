@@ -189,7 +189,8 @@ class ReadCache:
         if not self.holds_offset(offset):
             return None
         blocks = self._blocks
-        block = blocks[bisect_right(blocks, offset, key=_end_offset)]
+        # The last block that begins at or before the record: one without records is before the one that holds it.
+        block = blocks[bisect_right(blocks, offset, key=_base_offset) - 1]
         return block.entries[bisect_right(block.entries, offset, key=lambda entry: entry.end_offset)].index
 
 
@@ -208,5 +209,5 @@ def _first_index(block: _Block) -> Index:
     return block.entries[0].index
 
 
-def _end_offset(block: _Block) -> Offset:
-    return block.entries[-1].end_offset
+def _base_offset(block: _Block) -> Offset:
+    return block.entries[0].base_offset

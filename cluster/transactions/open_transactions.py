@@ -115,6 +115,8 @@ class OpenTransactions:
 
     def first_open_at(self, visible: Index) -> Transaction | None:
         """Return the earliest transaction that readers of the log up to `visible` see open; None: there is none."""
+        if not self._transactions:
+            return None
         # Few are passed over: what ended at or below visible is forgotten with the next commit.
         for transaction in self._transactions.values():
             if transaction.first_index > visible:

@@ -42,6 +42,8 @@ class _Target:
     """One partition to read."""
 
     named: AskedPartition
+    # From where on, and how much.
+    asked: _Asked
     found: Partition | ErrorCode
     topic: Topic | ErrorCode
     result: _Partition
@@ -49,11 +51,6 @@ class _Target:
     read_committed: bool = False
     # Its read, where it was begun beside those of other partitions.
     begun: asyncio.Task[CommittedBatches] | None = None
-
-    @property
-    def asked(self) -> _Asked:
-        """From where on, and how much."""
-        return self.named.fields
 
     @property
     def offset(self) -> Offset:
@@ -115,12 +112,12 @@ def _targets(
 ) -> list[_Target]:
     targets: list[_Target] = []
     for named in asked:
-        topic = find_topic(context, named.topic, named.topic_id, by_id=by_id)
-        number, epoch = named.fields.partition, named.fields.current_leader_epoch
+        topic, asked_of = find_topic(context, named.topic, named.topic_id, by_id=by_id), named.fields
+        number, epoch = asked_of.partition, asked_of.current_leader_epoch
         found = topic if isinstance(topic, ErrorCode) else find_leader(context, topic, number, epoch)
         # Never null records: librdkafka takes them for a malformed response, error or not, and drops all of it.
         result = _Partition(partition_index=number, high_watermark=-1, records=[], aborted_transactions=None)
-        targets.append(_Target(named, found, topic, result, read_committed))
+        targets.append(_Target(named, asked_of, found, topic, result, read_committed))
     return targets
 
 

@@ -191,6 +191,7 @@ class RowsMachine(RuleBasedStateMachine):
         for segment in self.log._segments:
             firsts = [each.first_offset for each in self.rows[segment.base_index - 1 : segment.last_index] if each]
             assert segment.lowest_first == min(firsts, default=NO_ROWS)
+            assert all(self.log._segments.may_have_rows_before(Offset(first + 1)) for first in firsts)
         active = self.log._segments.active
         assert active is None or (active.rows is not None) == active.has_rows
         assert self.caches.rows.used <= self.caches.rows.limit
