@@ -71,7 +71,7 @@ async def handle_produce(
                 batch, header = await _checked(context, found, data, version, deadline)
                 stages, append_time, records = _append(found, batch, header, level, deadline, clock.now_ms())
             except RefusedBatchError as error:
-                answer.add_refused(results, data.index, error)
+                answer.add_refused(results, data.index, error, sender)
                 continue
             answer.add(results, data, found, stages, append_time, records, sender)
             # The order is fixed before the next batch, and before the connection's next request, is looked at.
@@ -153,7 +153,7 @@ class _TransactionalOffer:
                 now_ms = self.context.node.env.wall_clock.now_ms()
                 offered = _append(partition, *checked, self.level, self.deadline, now_ms, guard=guard)
             except RefusedBatchError as error:
-                self.answer.add_refused(batch.results, batch.data.index, error)
+                self.answer.add_refused(batch.results, batch.data.index, error, batch.sender)
                 continue
             if guard is None:
                 self.answer.add(batch.results, batch.data, batch.partition, *offered, batch.sender)
@@ -276,8 +276,9 @@ class _PendingAnswer:
         results.append(_Partition(index=index, error_code=code, base_offset=-1, error_message=message))
         self._name_leader(results[-1], topic)
 
-    def add_refused(self, results: list[_Partition], index: int, error: RefusedBatchError) -> None:
-        self.add_error(results, index, error.code, str(error))
+    def add_refused(self, results: list[_Partition], index: int, error: RefusedBatchError, sender: "_Sender") -> None:
+        # Where it may come again, what was sent behind it has no gap before it.
+        self.add_error(results, index, sender.code(error.code), str(error))
         if error.records:
             results[-1].record_errors = [_RecordError(batch_index=each) for each in error.records]
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import struct
+from collections import defaultdict
 from random import Random
 
 from kafka_api.protocol.api_keys import ApiKey
@@ -65,6 +66,8 @@ class KafkaWire:
         self._rng = rng
         self._name = name
         self._connections: dict[Address, _Connection] = {}
+        # Whoever opens one: what is sent meanwhile waits for it, so that all of it takes one way, in its order.
+        self._opening: defaultdict[Address, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._next_id = 0
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
@@ -127,18 +130,19 @@ class KafkaWire:
         return connection, self._next_id
 
     async def _connected(self, address: Address) -> _Connection:
-        connection = self._connections.get(address)
-        if connection is not None and connection.transport is not None and not connection.transport.is_closing():
+        async with self._opening[address]:
+            connection = self._connections.get(address)
+            if connection is not None and connection.transport is not None and not connection.transport.is_closing():
+                return connection
+            connection = self._connections[address] = _Connection()
+            try:
+                async with asyncio.timeout(_CONNECT_SECONDS):
+                    await self._environment.network.connect(*address, lambda: connection)
+            except (OSError, TimeoutError) as error:
+                raise NotSentError(str(error)) from error
+            if connection.transport is None:
+                raise NotSentError("closed at once")
             return connection
-        connection = self._connections[address] = _Connection()
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                await self._environment.network.connect(*address, lambda: connection)
-        except (OSError, TimeoutError) as error:
-            raise NotSentError(str(error)) from error
-        if connection.transport is None:
-            raise NotSentError("closed at once")
-        return connection
 
     def _drop(self, address: Address) -> None:
         connection = self._connections.pop(address, None)

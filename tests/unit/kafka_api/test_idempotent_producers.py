@@ -8,6 +8,7 @@ from kafka_api.handlers import describe_producers, produce
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DescribeProducersRequest, InitProducerIdRequest
+from kafka_api.refused_batch import RefusedBatchError
 from kafka_api.refused_batches import RefusedBatches
 from tests.feature_levels import LIVING
 from tests.unit.cluster.cluster_nodes import run, until
@@ -142,6 +143,27 @@ def test_what_was_sent_behind_a_batch_that_was_refused_for_now_is_refused_alike(
             assert await answers(client, producer, 0, 1, 2) == [0, 0, 0]
             assert await answers(client, producer, 4) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
             assert (await client.list_offsets("t", -1)).offset == 3
+
+    run(test)
+
+
+def test_what_was_sent_behind_a_batch_that_was_not_checked_in_time_is_refused_alike(tmp_path, monkeypatch):
+    late, check = [ErrorCode.REQUEST_TIMED_OUT], produce._checked
+
+    async def checked(*asked):
+        if late:
+            raise RefusedBatchError(late.pop(), "its keys were not looked at in time")
+        return await check(*asked)
+
+    monkeypatch.setattr(produce, "_checked", checked)
+
+    async def test():
+        async with broker_in(tmp_path) as broker:
+            client = await broker.client()
+            await client.create_topic("t")
+            producer = await new_id(client)
+            assert await answers(client, producer, 0, 1, 2) == 3 * [ErrorCode.REQUEST_TIMED_OUT]
+            assert await answers(client, producer, 0, 1, 2) == [0, 0, 0]
 
     run(test)
 
