@@ -11,15 +11,18 @@ EXPLANATIONS = {
     "inconsistent-acks": "One leader has acknowledged two values at the same offset within its epoch.",
     "duplicate": "One value is in the log twice: a retry counted as a new record. Idempotent producers are promised"
     " that it does not. Or it was acknowledged at a place that it never had, and that no leader's end explains.",
-    "lost-write": "A record was acknowledged, and consumers have read beyond its offset without ever getting it.",
+    "lost-write": "A record was acknowledged, and consumers have read beyond its offset without ever getting it. On a"
+    " compacted partition: and no later record of its key explains that.",
     "unseen": "A record was acknowledged, and the final reads end before it, or it has no known offset and is nowhere:"
     " the end of the log was cut off after the answer.",
-    "lost-read": "A consumer has read a record that the final reads do not return: it was shown before it was safe.",
+    "lost-read": "A consumer has read a record that the final reads do not return: it was shown before it was safe."
+    " Or compaction has removed it, and no later record of its key is there.",
     "deleted-read": "A poll returned a record below an offset up to which everything had been deleted, as an answer"
     " before the poll said.",
     "poll-skip": "A process that reads on has left out an offset that holds a record: it will never get it.",
     "nonmonotonic-poll": "A process that reads on got an offset again, or an earlier one.",
-    "int-poll-skip": "Within the records of one poll, an offset that holds a record is left out.",
+    "int-poll-skip": "Within the records of one poll, an offset that holds a record is left out. On a compacted"
+    " partition: a record that no later one of its key had replaced yet.",
     "int-nonmonotonic-poll": "Within the records of one poll, offsets do not rise.",
     "nonmonotonic-hw": "A process was told a high watermark, and later a lower one: what was visible is not any more.",
     "read-beyond-hw": "A poll returned a record at or beyond the high watermark that came with it: the broker has shown"
@@ -49,6 +52,9 @@ EXPLANATIONS = {
     " more.",
     "read-beyond-lso": "A poll at read_committed returned a record at or beyond the last stable offset that came with"
     " it: a transaction that begins there may still be open.",
+    "resurrected-key": "A reader of a compacted partition got an older record of a key that had been deleted. Its"
+    " tombstone had been removed, or is missing from the same final read: the removal came before all replicas were"
+    " clean.",
     "write-cycle": "Transactions have appended to several keys in different orders (Adya's G0). Kafka's transactions do"
     " not isolate writers from each other.",
     "write-read-cycle": "A transaction has read of another one, and has appended to a key before it (Adya's G1c, by way"

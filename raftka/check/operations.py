@@ -25,7 +25,8 @@ class Send(Operation, tag="send"):
     """One record that a producer sent; `val` is unique within its partition.
 
     `txn` names the transaction that it belongs to. `of` is the partition and the offset of the input that it was made
-    of, by the consumer group `group`.
+    of, by the consumer group `group`. `key` is the record's key. `tombstone` says that the record has no value, so it
+    deletes its key; `val` is then a name that the client gave it.
     """
 
     type: Outcome
@@ -42,6 +43,8 @@ class Send(Operation, tag="send"):
     txn: str | None = None
     of: tuple[str, Offset] | None = None
     group: str = ""
+    key: str | None = None
+    tombstone: bool = False
 
 
 class Poll(Operation, tag="poll"):
@@ -122,6 +125,19 @@ class Trim(Operation, tag="trim"):
     ret: Number | None = None
 
 
+class Compact(Operation, tag="compact"):
+    """The log of a partition may be compacted: of each key at least the record with the largest offset stays.
+
+    `delete_retention_ms` is for how long a tombstone stays at least: `delete.retention.ms` of the topic, in
+    milliseconds.
+    """
+
+    tp: str
+    inv: Number = 0
+    proc: Process = 0
+    delete_retention_ms: Annotated[int, msgspec.Meta(ge=0, le=2**63 // 10**6)] = 86_400_000
+
+
 class Txn(Operation, tag="txn"):
     """In a log: a producer begins, commits or aborts a transaction. In a history of lists: a whole transaction.
 
@@ -191,6 +207,6 @@ class Cas(Operation, tag="cas"):
     out: bool | None = None
 
 
-Line = Send | Poll | Latest | Assign | Subscribe | Seek | Trim | Txn | Fault | Read | Write | Cas
+Line = Send | Poll | Latest | Assign | Subscribe | Seek | Trim | Compact | Txn | Fault | Read | Write | Cas
 REGISTER_OPERATIONS = (Read, Write, Cas)
-LOG_OPERATIONS = (Send, Poll, Latest, Assign, Subscribe, Seek, Trim, Txn)
+LOG_OPERATIONS = (Send, Poll, Latest, Assign, Subscribe, Seek, Trim, Compact, Txn)

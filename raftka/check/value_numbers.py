@@ -60,6 +60,13 @@ class ValueNumbers:
         self._sent.extend(values)
         return np.arange(first, len(self._sent))
 
+    def of_keys(self, keys: list[str | None]) -> Numbers:
+        """Return numbers of the keys of records, among those of values; UNKNOWN where there is no key."""
+        if keys.count(None) == len(keys):
+            return np.full(len(keys), UNKNOWN)
+        numbers = self._looked_up()
+        return np.fromiter((UNKNOWN if key is None else numbers[key] for key in keys), np.int64, len(keys))
+
     def of_sends(self, tps: Numbers, offsets: Numbers, values: list[str]) -> Numbers:
         """Return numbers of values that were sent; those with an offset are what polls will say."""
         numbers = self._of_sent(values)

@@ -94,7 +94,8 @@ def verify(
     """Verify that the archive has every offset of the log exactly once, unchanged. Exit code 1 if not.
 
     Values are compared by their CRC32C, and keys, timestamps and headers in full. A range is not clipped. If both sides
-    lack an offset, the log must explain it: control records, aborted transactions or compaction.
+    lack an offset, the log must explain it: control records, aborted transactions or compaction. If the log of a
+    compacted topic lacks a record, a later record of its key must explain it.
     """
     kafka_client.check_service(brokers)
     with _spark(path, session) as (spark, folder):

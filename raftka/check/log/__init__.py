@@ -7,6 +7,8 @@
 * `index`         what the checks share; with `raftka.check.sessions`, `slots`, `sorting` and `running`.
 * `values`        what was read: phantoms, aborted and future reads, moved and changed values.
 * `losses`        what is missing; `deletions` what should be.
+* `compaction`    what may be missing, because a later record of its key is there; `resurrections` deleted keys that
+                  are read again.
 * `sessions`      what one process saw, poll after poll.
 * `realtime`      order of time against order of offsets.
 * `epochs`        order of epochs.

@@ -36,7 +36,7 @@ from raftka.check.log.columns import (
     Sends,
 )
 from raftka.check.log.contradictions import check_contradictions
-from raftka.check.operations import Assign, Fault, Latest, Line, Poll, Seek, Send, Subscribe, Trim, Txn
+from raftka.check.operations import Assign, Compact, Fault, Latest, Line, Poll, Seek, Send, Subscribe, Trim, Txn
 from raftka.check.places import Places
 from raftka.check.transactions.marks import TransactionMarks
 from raftka.check.value_numbers import ValueNumbers
@@ -61,6 +61,7 @@ class LogHistoryBuilder:
     _latests: list[dict[str, Numbers]] = field(default_factory=list)
     _moves: list[tuple[int, Assign | Subscribe | Seek]] = field(default_factory=list)
     _trims: list[tuple[int, Trim]] = field(default_factory=list)
+    _compactions: list[Compact] = field(default_factory=list)
     _power_losses: list[int] = field(default_factory=list)
     _tps: defaultdict[str, int] = field(default_factory=lambda: defaultdict(count().__next__))
     _values: ValueNumbers = field(default_factory=ValueNumbers)
@@ -87,6 +88,8 @@ class LogHistoryBuilder:
             self._moves.extend(zip(lines.pop(kind, []), sorts.pop(kind, []), strict=True))
         trims = zip(lines.pop(Trim, []), sorts.pop(Trim, []), strict=True)
         self._trims.extend((line, each) for line, each in trims if each.type != "fail")
+        lines.pop(Compact, None)
+        self._compactions.extend(sorts.pop(Compact, []))
         self._power_losses.extend(each.inv for each in sorts.pop(Fault, []) if each.name.startswith("power"))
         self._marks.add_ends(self.places, lines.pop(Txn, []), sorts.pop(Txn, []))
         if sorts:
@@ -103,6 +106,11 @@ class LogHistoryBuilder:
         columns["epoch"] = _column_or(UNKNOWN, [each.epoch for each in sends])
         columns["idem"] = _column([each.idem for each in sends])
         columns["val"] = self._values.of_sends(columns["tp"], columns["off"], [each.val for each in sends])
+        columns["key"] = self._values.of_keys([each.key for each in sends])
+        columns["tombstone"] = _column([each.tombstone for each in sends])
+        keyless = columns["line"][(columns["tombstone"] == 1) & (columns["key"] == UNKNOWN)]
+        if len(keyless):
+            raise HistoryError(f"{self.places.name(keyless[0])}: a `tombstone` has a `key`, which it deletes")
         self._sends.append(columns)
         self._marks.add_sends(lines, sends)
 
@@ -164,13 +172,18 @@ class LogHistoryBuilder:
 
     @property
     def partitions(self) -> list[str]:
-        """The partitions so far, without those that only trims name."""
+        """The partitions so far, without those that only `trim` and `compact` name."""
         return list(self._tps)
 
     @property
     def trims(self) -> list[tuple[int, Trim]]:
         """The trims that may have happened, with their lines."""
         return self._trims
+
+    @property
+    def compactions(self) -> list[Compact]:
+        """What lines say of compacted partitions."""
+        return self._compactions
 
     def build(self) -> LogHistory:
         """Return the history.
@@ -185,10 +198,12 @@ class LogHistoryBuilder:
     def build_part(self) -> LogHistory:
         """Return what there is as a history that may contradict itself; of partitions it knows those that it has."""
         trims, deletions = trimmed(self._trims, self._tps)
+        compacted = retentions(self._compactions, self._tps)
         values, place = self._values.settle()
         sends, records = Sends(**_joined(self._sends, Sends)), Records(**_joined(self._records, Records))
         if place is not None:
-            sends, records = replace(sends, val=place[sends.val]), replace(records, val=place[records.val])
+            sends = replace(sends, val=place[sends.val], key=renumbered(place, sends.key))
+            records = replace(records, val=place[records.val])
         return LogHistory(
             sends,
             Polls(**_joined(self._polls, Polls)),
@@ -202,6 +217,7 @@ class LogHistoryBuilder:
             sorted(self._power_losses),
             self.places,
             self._marks.build(),
+            compacted,
         )
 
 
@@ -212,6 +228,21 @@ def trimmed(trims: list[tuple[int, Trim]], numbers: Mapping[str, int]) -> tuple[
         number = numbers[each.tp]
         ends[number] = max(ends.get(number, 0), each.off)
     return ends, [(line, each) for line, each in trims if each.type == "ok" and each.ret is not None]
+
+
+def retentions(compactions: Iterable[Compact], numbers: Mapping[str, int]) -> dict[int, int]:
+    """Return by compacted partition for how many nanoseconds a tombstone stays; of several lines the least counts."""
+    found: dict[int, int] = {}
+    for each in compactions:
+        number = numbers[each.tp]
+        retention = each.delete_retention_ms * 1_000_000
+        found[number] = min(found.get(number, retention), retention)
+    return found
+
+
+def renumbered(numbers: Numbers, keys: Numbers) -> Numbers:
+    """Return keys by their new numbers; UNKNOWN stays what it is."""
+    return np.where(keys == UNKNOWN, UNKNOWN, numbers[np.maximum(keys, 0)]) if len(numbers) else keys
 
 
 def read_log_history(paths: Iterable[Path], note: Callable[[int], None] | None = None) -> LogHistory:

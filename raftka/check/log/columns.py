@@ -31,7 +31,7 @@ NO_ACK, LEADER_ACK, QUORUM_ACK = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Sends:
-    """One row per record that was sent."""
+    """One row per record that was sent; keys are numbered among the values, and UNKNOWN where there is none."""
 
     line: Numbers
     type: Numbers
@@ -44,6 +44,8 @@ class Sends:
     off: Numbers
     epoch: Numbers
     idem: Numbers
+    key: Numbers
+    tombstone: Numbers
 
     def __len__(self) -> int:
         return len(self.line)
@@ -161,6 +163,7 @@ class LogHistory:
         power_losses: Times at which a fault took what was not fsynced.
         places: Which line of which file a line is.
         transactions: What it says of them.
+        compacted: By partition that may be compacted, for how many nanoseconds a tombstone stays at least.
     """
 
     sends: Sends
@@ -175,6 +178,7 @@ class LogHistory:
     power_losses: list[int]
     places: Places
     transactions: Transactions = field(default_factory=Transactions)
+    compacted: dict[int, int] = field(default_factory=dict)
 
     @property
     def operations(self) -> int:

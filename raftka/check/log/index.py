@@ -6,6 +6,7 @@ import numpy as np
 
 from raftka.check.levels import Level, levels_of
 from raftka.check.log.columns import FAIL, NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log.compaction import Supersessions
 from raftka.check.log.ends import LogEnds
 from raftka.check.sessions import Sessions
 from raftka.check.slots import Slots
@@ -258,6 +259,29 @@ class LogIndex:
         at = before[found]
         before[found] = np.where(is_committed, self._last_committed[at], self._last_kept[at])
         return before
+
+    @cached_property
+    def supersessions(self) -> Supersessions | None:
+        """Since when each record of compacted partitions may be missing; None: there are no such partitions."""
+        return Supersessions.of(self) if self.history.compacted else None
+
+    def skippable_of(self, *, is_committed: bool) -> Numbers:
+        """Return for each of `offsets` since when a reader may miss it; UNKNOWN where it may at any time.
+
+        Args:
+            is_committed: Whether the reader gets records of committed transactions only.
+        """
+        assert self.supersessions is not None, "only compaction lets a record be missed from some instant on"
+        rows = np.flatnonzero(self.stays & (self.send_of != UNKNOWN))
+        if is_committed and self.transactions is not None:
+            rows = rows[~self.transactions.is_hidden[self.send_of[rows]]]
+        since = np.full(len(self.offsets), NEVER)
+        np.minimum.at(since, self.position[rows], self.supersessions.skippable[self.send_of[rows]])
+        np.minimum.at(since, self.claim_position, self.supersessions.skippable[self.claims])
+        is_due = np.zeros(len(self.offsets), np.bool_)
+        is_due[self.position[rows]] = True
+        is_due[self.claim_position] = True
+        return np.where(is_due, since, UNKNOWN)
 
     @cached_property
     def _last_kept(self) -> Numbers:

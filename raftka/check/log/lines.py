@@ -28,6 +28,8 @@ def send_line(history: LogHistory, row: int) -> dict[str, Any]:
         "val": history.values[sends.val[row]],
         "off": _known(sends.off[row]),
         "epoch": _known(sends.epoch[row]),
+        **({} if sends.key[row] == UNKNOWN else {"key": history.values[sends.key[row]]}),
+        **({"tombstone": True} if sends.tombstone[row] else {}),
         **_of_send(history, int(sends.line[row])),
     }
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from raftka.check.log.columns import OK, UNKNOWN, Flags
+from raftka.check.log.compaction import is_compacted
 from raftka.check.log.index import LogIndex
 from raftka.check.sessions import AT_START
 from raftka.check.transactions.outcomes import UNSURE
@@ -70,7 +71,8 @@ def _worst_lag_ns(index: LogIndex) -> int:
     has = polls.size > 0
     last[has] = index.position[(polls.first + polls.size - 1)[has]]
     at = index.sessions.positions(last, polls.type == OK)
-    rows = np.flatnonzero((at != UNKNOWN) & (polls.final == 0))
+    # Where logs are compacted, the record behind may be gone.
+    rows = np.flatnonzero((at != UNKNOWN) & (polls.final == 0) & ~is_compacted(history)[polls.tp])
     starts = np.searchsorted(index.offsets, history.key(polls.tp[rows], np.zeros(len(rows), np.int64)))
     behind = np.where(at[rows] == AT_START, starts, at[rows] + 1)
     # The record behind may be of another partition.

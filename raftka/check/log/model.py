@@ -11,6 +11,7 @@ from raftka.check.log.losses import check_losses
 from raftka.check.log.measures import measure
 from raftka.check.log.overclaims import check_overclaims
 from raftka.check.log.realtime import check_latests, check_polls, check_processes, check_sends
+from raftka.check.log.resurrections import check_resurrections
 from raftka.check.log.sessions import (
     check_across,
     check_after_seeks,
@@ -49,6 +50,7 @@ CHECKS: tuple[Check, ...] = (
     check_circular,
     check_inputs,
     check_stable_offsets,
+    check_resurrections,
 )
 
 

@@ -13,10 +13,10 @@ from typing import Any, Self, TypeVar
 import numpy as np
 
 from raftka.check.history_file import Part, read_lines
-from raftka.check.log.builder import LogHistoryBuilder, collector_paused, trimmed
-from raftka.check.log.columns import Latests, LogHistory, Numbers, Polls, Records, Sends, Transactions
+from raftka.check.log.builder import LogHistoryBuilder, collector_paused, renumbered, retentions, trimmed
+from raftka.check.log.columns import UNKNOWN, Latests, LogHistory, Numbers, Polls, Records, Sends, Transactions
 from raftka.check.log.contradictions import ProcessEnds
-from raftka.check.operations import Assign, Seek, Subscribe, Trim
+from raftka.check.operations import Assign, Compact, Seek, Subscribe, Trim
 from raftka.check.places import Places
 from raftka.check.sorting import stable_order
 from raftka.check.transactions.marks import united_marks
@@ -36,6 +36,7 @@ class LogPart:
         offset: The largest offset of a record or an answer.
         processes: What each process did.
         transactions: What it says of them.
+        compactions: What it says of compacted partitions.
     """
 
     partitions: list[str]
@@ -46,6 +47,7 @@ class LogPart:
     offset: int
     processes: ProcessEnds
     transactions: Transactions
+    compactions: list[Compact]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Shared:
     power_losses: list[int]
     places: Places
     transactions: Transactions
+    compacted: dict[int, int]
 
     @classmethod
     def of(cls, parts: Sequence[LogPart], places: Places) -> Self:
@@ -70,11 +73,15 @@ class Shared:
         trims = [each for part in parts for each in part.trims]
         for _, trim in trims:
             numbers.setdefault(trim.tp, len(numbers))
+        compactions = [each for part in parts for each in part.compactions]
+        for compaction in compactions:
+            numbers.setdefault(compaction.tp, len(numbers))
         moves = [each for part in parts for each in part.moves]
         losses = sorted(each for part in parts for each in part.power_losses)
         ends, deletions = trimmed(trims, numbers)
         transactions = united_marks([part.transactions for part in parts])
-        return cls(list(numbers), moves, ends, deletions, losses, places, transactions)
+        compacted = retentions(compactions, numbers)
+        return cls(list(numbers), moves, ends, deletions, losses, places, transactions, compacted)
 
     def history(
         self, sends: Sends, polls: Polls, records: Records, latests: Latests, values: Sequence[str]
@@ -93,6 +100,7 @@ class Shared:
             self.power_losses,
             self.places,
             self.transactions,
+            self.compacted,
         )
 
 
@@ -119,6 +127,7 @@ def read_part(path: Path, part: Part, before: int, places: Places) -> tuple[LogP
         history.largest_offset,
         ProcessEnds.of(history),
         history.transactions,
+        builder.compactions,
     )
     return summary, pieces
 
@@ -132,12 +141,16 @@ def split(history: LogHistory) -> dict[str, LogHistory]:
     for tp, name in enumerate(history.partitions):
         if not (len(sends[tp]) or len(polls[tp]) or len(latests[tp])):
             continue
-        known, numbers = np.unique(np.concatenate([sends[tp].val, records[tp].val]), return_inverse=True)
+        keys = sends[tp].key[sends[tp].key != UNKNOWN]
+        known, numbers = np.unique(np.concatenate([sends[tp].val, records[tp].val, keys]), return_inverse=True)
+        key = np.where(sends[tp].key == UNKNOWN, UNKNOWN, np.searchsorted(known, sends[tp].key))
         poll = np.repeat(np.arange(len(polls[tp])), polls[tp].size)
         pieces[name] = LogHistory(
-            replace(sends[tp], val=numbers[: len(sends[tp])], tp=np.zeros(len(sends[tp]), np.int64)),
+            replace(sends[tp], val=numbers[: len(sends[tp])], tp=np.zeros(len(sends[tp]), np.int64), key=key),
             replace(polls[tp], tp=np.zeros(len(polls[tp]), np.int64)),
-            replace(records[tp], val=numbers[len(sends[tp]) :], tp=np.zeros(len(poll), np.int64), poll=poll),
+            replace(
+                records[tp], val=numbers[len(sends[tp]) :][: len(poll)], tp=np.zeros(len(poll), np.int64), poll=poll
+            ),
             replace(latests[tp], tp=np.zeros(len(latests[tp]), np.int64)),
             [name],
             [history.values[number] for number in known.tolist()],
@@ -159,7 +172,8 @@ def joined(pieces: Iterable[LogHistory], shared: Shared) -> LogHistory:
     for piece in pieces:
         tp = numbers[piece.partitions[0]]
         its = np.fromiter((values.setdefault(each, len(values)) for each in piece.values), np.int64, len(piece.values))
-        sends.append(replace(piece.sends, val=its[piece.sends.val], tp=_same(tp, piece.sends)))
+        key = renumbered(its, piece.sends.key)
+        sends.append(replace(piece.sends, val=its[piece.sends.val], tp=_same(tp, piece.sends), key=key))
         polls.append(replace(piece.polls, tp=_same(tp, piece.polls)))
         of_poll = piece.records.poll + before
         records.append(replace(piece.records, val=its[piece.records.val], tp=_same(tp, piece.records), poll=of_poll))

@@ -4,7 +4,8 @@ from functools import partial
 
 import numpy as np
 
-from raftka.check.log.columns import OK, UNKNOWN, UNRECORDED, Flags, LogHistory, Numbers, Polls
+from raftka.check.log.columns import OK, UNKNOWN, UNRECORDED, Flags, Numbers, Polls
+from raftka.check.log.compaction import is_compacted, is_missed_between, why_missed
 from raftka.check.log.index import LogIndex
 from raftka.check.log.lines import poll_line, record_order, seek_line
 from raftka.check.verdict import Anomaly, Report
@@ -17,7 +18,7 @@ def check_within(index: LogIndex, report: Report) -> None:
     steps = index.position[rows + 1] - index.position[rows]
 
     def describe(row: int) -> Anomaly:
-        return _step(history, int(records.poll[row]), row, int(records.poll[row]), row + 1)
+        return _step(index, int(records.poll[row]), row, int(records.poll[row]), row + 1)
 
     skips = _missed(index, rows + 1, steps > 1, index.position[rows])
     order = partial(record_order, history)
@@ -31,13 +32,13 @@ def check_across(index: LogIndex, report: Report) -> None:
     What a group's rebalance may have moved is allowed: a process that subscribes goes on where somebody else has
     committed.
     """
-    history, polls, sessions = index.history, index.history.polls, index.sessions
+    polls, sessions = index.history.polls, index.sessions
     first, last = polls.first, polls.first + polls.size - 1
     one, two = sessions.pairs((polls.type == OK) & (polls.size > 0))
     steps = index.position[first[two]] - index.position[last[one]]
 
     def describe(at: int) -> Anomaly:
-        return _step(history, int(one[at]), int(last[one[at]]), int(two[at]), int(first[two[at]]))
+        return _step(index, int(one[at]), int(last[one[at]]), int(two[at]), int(first[two[at]]))
 
     def order(at: int) -> tuple[int, ...]:
         return _stream_order(polls, two[at])
@@ -64,7 +65,9 @@ def check_after_seeks(index: LogIndex, report: Report) -> None:
     def describe(at: int) -> Anomaly:
         poll, record = int(rows[at]), int(first[at])
         text = f"process {polls.proc[poll]} sought offset {sought[at]} and then polled {history.records.off[record]}"
-        lines = [seek_line(history, int(sessions.seek[poll])), poll_line(history, poll, record)]
+        why, missed = why_missed(index, int(begin[at]), record)
+        text += why
+        lines = [*missed, seek_line(history, int(sessions.seek[poll])), poll_line(history, poll, record)]
         return Anomaly(history.partitions[polls.tp[poll]], text, lines)
 
     def order(at: int) -> tuple[int, ...]:
@@ -130,14 +133,16 @@ def _stream_order(polls: Polls, row: int) -> tuple[int, ...]:
     return polls.proc[row], polls.tp[row], polls.line[row]
 
 
-def _step(history: LogHistory, one: int, before: int, two: int, after: int) -> Anomaly:
+def _step(index: LogIndex, one: int, before: int, two: int, after: int) -> Anomaly:
+    history = index.history
     offsets = history.records.off
     process = history.polls.proc[one]
     text = f"process {process} polled offset {offsets[before]} and then {offsets[after]}"
     lines = [poll_line(history, one, before, after)]
     if one != two:
         lines = [poll_line(history, one, before), poll_line(history, two, after)]
-    return Anomaly(history.partitions[history.polls.tp[one]], text, lines)
+    why, missed = why_missed(index, int(index.position[before]) + 1, after)
+    return Anomaly(history.partitions[history.polls.tp[one]], text + why, [*missed, *lines])
 
 
 def _missed(index: LogIndex, records: Numbers, is_skip: Flags, last: Numbers) -> Flags:
@@ -150,4 +155,10 @@ def _missed(index: LogIndex, records: Numbers, is_skip: Flags, last: Numbers) ->
     due = index.due_before(records[found])
     flags = np.zeros(len(records), np.bool_)
     flags[found] = (due > last[found]) & (index.offsets[due] >= index.history.key(tp, index.trim[tp]))
+    if index.supersessions is not None:
+        rows = found[flags[found] & is_compacted(index.history)[tp]]
+        tp = index.history.records.tp[records[rows]]
+        trimmed = np.searchsorted(index.offsets, index.history.key(tp, index.trim[tp]))
+        begin = np.maximum(last[rows] + 1, trimmed)
+        flags[rows] = is_missed_between(index, begin, index.position[records[rows]], records[rows])
     return flags

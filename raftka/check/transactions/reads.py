@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from raftka.check.log.columns import OK, UNKNOWN, Flags, LogHistory, Numbers
+from raftka.check.log.columns import NEVER, OK, UNKNOWN, Flags, LogHistory, Numbers
 from raftka.check.log.index import LogIndex
 from raftka.check.log.lines import poll_line, record_line, record_order, send_line
 from raftka.check.running import take
@@ -123,6 +123,9 @@ def _torn(index: LogIndex, view: TransactionView) -> tuple[Numbers, dict[int, tu
     rows = np.flatnonzero((view.send_txn != UNKNOWN) & (sends.type == OK))
     is_part[rows] = (view.seen & view.is_committed)[view.send_txn[rows]]
     is_trimmed = (index.place != UNKNOWN) & (index.place < index.trim[sends.tp])
+    if index.supersessions is not None:
+        # What compaction may ever take is judged by the other readers' skips and by the final reads.
+        is_part &= index.supersessions.skippable == NEVER
     is_lost: Flags = is_part & ~index.read_at_last & ~is_trimmed & view.is_read_committed_at_last[sends.tp]
     gaps = _left_out(index, view, is_part & ~is_trimmed)
     is_lost[np.array(sorted(gaps), np.int64)] = True

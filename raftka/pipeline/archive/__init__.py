@@ -22,6 +22,7 @@ Reading:
 * `blocks`     sums over offsets, compared.
 * `scope`      which offsets are compared, and which are only told of.
 * `gaps`       why offsets have no record; `gap_search` finds them, `log_pieces` reads the log there.
+* `superseded` which records compaction may have removed, because a later one of their key is there.
 * `findings`   what a comparison comes to.
 * `verification` the archive against the log.
 * `restoring`  a range back into a topic, `replay` writes it.

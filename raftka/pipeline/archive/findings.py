@@ -12,13 +12,14 @@ Partition = tuple[str, int]
 
 
 class FaultKind(StrEnum):
-    """What is wrong with offsets of an archive."""
+    """What is wrong with offsets of an archive; only COMPACTED is no fault."""
 
     MISSING = "missing"
     DUPLICATED = "duplicated"
     DIFFERENT = "different"
     DAMAGED = "damaged"
     SURPLUS = "surplus"
+    COMPACTED = "compacted"
     HOLE = "hole"
     UNEXPLAINED = "unexplained"
     FORMER = "former"
@@ -32,7 +33,8 @@ WORDS = {
     FaultKind.DUPLICATED: "more than once in the archive",
     FaultKind.DIFFERENT: "with another value, key, timestamp or headers in the log",
     FaultKind.DAMAGED: "with a value that does not have the CRC32C it was archived with",
-    FaultKind.SURPLUS: "in the archive and not in the log",
+    FaultKind.SURPLUS: "in the archive and not in the log, and no later record of the key explains that",
+    FaultKind.COMPACTED: "in the archive and compacted away in the log",
     FaultKind.HOLE: "never read by a batch, and no longer in the log",
     FaultKind.UNEXPLAINED: "without a record on either side, and nothing in the log says why",
     FaultKind.FORMER: "topics of which the archive has a former one",
@@ -71,7 +73,8 @@ class PartitionFinding(msgspec.Struct, frozen=True, kw_only=True):
             timestamp and headers.
         expired: Offsets that the log no longer has; they are there once, with the CRC32C they were archived with.
         gaps: Offsets that neither side has, by their cause; without one they are a fault.
-        compacted: Offsets that the log has compacted away since; they are there once, with the CRC32C as above.
+        compacted: Offsets that the log has compacted away since: each has a later record of its key, or deletes its key
+            and is old, or has no key. They are there once, with the CRC32C as above.
         beyond: Offsets of the range that are not written yet.
         later: Offsets of the log behind the archive's end: no part of the range.
         left_out: Offsets of the log before the pipeline's starting offsets: no part of the range.
@@ -117,7 +120,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """What comparing record by record has found.
 
     Attributes:
-        kind: MISSING, DUPLICATED, DIFFERENT, DAMAGED or SURPLUS.
+        kind: MISSING, DUPLICATED, DIFFERENT, DAMAGED, SURPLUS or COMPACTED.
         offsets: How many offsets.
         rows: How many records the archive has of them.
         first: Lowest offset.
@@ -144,7 +147,6 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         expired_damaged: How many of those have a value that does not fit its CRC32C.
         bytes: Size of the values.
         differences: What comparing with the log has found.
-        is_compacted: Whether the topic's log may lose records to compaction.
         told: What the log says of offsets that neither side has.
     """
 
@@ -157,7 +159,6 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     expired_damaged: int = 0
     bytes: int = 0
     differences: tuple[Difference, ...] = ()
-    is_compacted: bool = False
     told: tuple[Told, ...] = ()
 
 
@@ -185,7 +186,7 @@ def conclude(partition: Partition, tally: Tally) -> PartitionFinding:
             # Below the log's start a batch was asked to read them, and had nothing there.
             expired=told.get(Cause.EXPIRED, 0) + _without_record(tally) - unrecorded(tally),
         ),
-        compacted=sum(each.offsets for each in tally.differences if _is_explained(each, tally)),
+        compacted=sum(each.offsets for each in tally.differences if each.kind is FaultKind.COMPACTED),
         beyond=tally.scope.beyond,
         later=tally.scope.later,
         left_out=tally.scope.left_out,
@@ -213,7 +214,7 @@ def _faults(tally: Tally) -> list[Fault]:
     faults = [
         Fault(kind=each.kind, count=each.offsets, first=each.first, last=each.last)
         for each in tally.differences
-        if not _is_explained(each, tally)
+        if each.kind is not FaultKind.COMPACTED
     ]
     span = tally.scope.span
     first, last = span.begin, max(span.begin, min(tally.log_begin, span.end) - 1)
@@ -243,10 +244,6 @@ def _gap_faults(tally: Tally) -> list[Fault]:
     if left := max(0, unrecorded(tally) - sum(each.offsets for each in tally.told)):
         faults.append(Fault(kind=FaultKind.UNEXPLAINED, count=left))
     return faults
-
-
-def _is_explained(difference: Difference, tally: Tally) -> bool:
-    return difference.kind is FaultKind.SURPLUS and tally.is_compacted
 
 
 def render(verification: Verification) -> list[str]:

@@ -33,12 +33,15 @@ from raftka.pipeline.archive.manifest import Manifest, former_topics, load_manif
 from raftka.pipeline.archive.reading import read_files, spark_errors, unreadable
 from raftka.pipeline.archive.records import ArchivedFile
 from raftka.pipeline.archive.scope import Scope, refuse_inverted, refuse_nowhere, scope
+from raftka.pipeline.archive.superseded import with_compacted
 from raftka.pipeline.errors import PipelineError
 from raftka.pipeline.source_options import source_options
 from raftka.pipeline.topic_identity import known_ids
 
 Partition = tuple[str, int]
 _NO_CRC = -1
+# delete.retention.ms of a topic whose brokers do not tell it.
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +158,10 @@ class _TopicVerification:
             read_files(self._spark, self._folder, files)
             .where(_within(self._spans))
             .withColumn("rest", _rest("timestamp_type"))
-            .select("partition", "offset", "value_crc32c", "value", "rest")
+            .select("partition", "offset", "key", "timestamp", "value_crc32c", "value", "rest")
             .withColumn("actual", crc32c_of(F.col("value")))
             .withColumn("size", F.coalesce(F.length("value"), F.lit(0)))
+            .withColumn("is_tombstone", F.col("value").isNull())
             .drop("value")
             .withColumn("damaged", ~F.col("value_crc32c").eqNullSafe(F.col("actual")))
             .withColumn("expired", F.col("offset") < self._by_partition(self._begins))
@@ -166,21 +170,25 @@ class _TopicVerification:
     def findings(self) -> tuple[list[PartitionFinding], list[ArchivedFile]]:
         """Return what comes of each partition, and the files that cannot be read: the others are judged."""
         try:
-            return self._findings(self._rows(self._files)), []
+            return self._findings(self._files), []
         except spark_errors():
             bad = unreadable(self._spark, self._folder, self._files)
             if not bad:
                 raise
-        return self._findings(self._rows([file for file in self._files if file not in bad])), bad
+        return self._findings([file for file in self._files if file not in bad]), bad
 
-    def _findings(self, rows: DataFrame) -> list[PartitionFinding]:
+    def _findings(self, files: list[ArchivedFile]) -> list[PartitionFinding]:
+        rows = self._rows(files)
         archive, counts = self._sum_archive(rows)
         log = self._sum_log(self._log_spans(self._spans))
         blocks = differing(archive, log)
-        differences = self._differences(rows, blocks)
-        is_compacted = "compact" in kafka_client.read_topic_config(self._wanted.brokers, self._topic).get(
-            "cleanup.policy", ""
-        )
+        config = kafka_client.read_topic_config(self._wanted.brokers, self._topic)
+        is_compacted = "compact" in config.get("cleanup.policy", "")
+        found = self._compared(rows, blocks)
+        if found is not None and is_compacted:
+            kept_ms = int(config.get("delete.retention.ms", _DAY_MS))
+            found = with_compacted(found, self._held(files, blocks), int(time.time() * 1000) - kept_ms)
+        differences = self._differences(found)
         tallies = {}
         for partition, seen in self.scopes.items():
             size, archived, expired, damaged, distinct = counts.get(partition, (0, 0, 0, 0, 0))
@@ -194,16 +202,15 @@ class _TopicVerification:
                 expired_damaged=damaged,
                 bytes=size,
                 differences=tuple(differences.get(partition, [])),
-                is_compacted=is_compacted,
             )
-        told = self._told(rows, blocks, tallies)
+        told = self._told(rows, blocks, tallies, is_compacted=is_compacted)
         return [
             conclude(partition, msgspec.structs.replace(tally, told=told.get(partition, ())))
             for partition, tally in tallies.items()
         ]
 
     def _told(
-        self, rows: DataFrame, blocks: list[Block], tallies: Mapping[Partition, Tally]
+        self, rows: DataFrame, blocks: list[Block], tallies: Mapping[Partition, Tally], *, is_compacted: bool
     ) -> dict[Partition, tuple[Told, ...]]:
         """Return what the log says of offsets that neither side has."""
         wanted = self._log_spans({key: self._spans[key] for key, each in tallies.items() if unrecorded(each)})
@@ -213,7 +220,6 @@ class _TopicVerification:
         # Where the sides differ, the log has more than the archive.
         if more := self._log_spans({key: span for key, span in spans(blocks).items() if key in wanted}):
             records = records.unionByName(self._log(more).select("partition", "offset"))
-        is_compacted = any(each.is_compacted for each in tallies.values())
         with LogPieces(self._wanted.brokers, self._wanted.isolation_level) as log:
             return explained(records, wanted, log.read, is_compacted=is_compacted)
 
@@ -273,6 +279,11 @@ class _TopicVerification:
         return {partition: span for partition, span in found.items() if span.offsets}
 
     def _log(self, wanted: Mapping[Partition, Span]) -> DataFrame:
+        return self._read_log(wanted).select(
+            "partition", "offset", crc32c_of(F.col("value")).alias("crc"), _rest("timestampType").alias("rest")
+        )
+
+    def _read_log(self, wanted: Mapping[Partition, Span]) -> DataFrame:
         def offsets(values: Iterable[tuple[Partition, int]]) -> str:
             return json.dumps({self._topic: {str(partition): offset for (_, partition), offset in values}})
 
@@ -285,8 +296,19 @@ class _TopicVerification:
             .option("startingOffsets", offsets((key, span.begin) for key, span in wanted.items()))
             .option("endingOffsets", offsets((key, span.end) for key, span in wanted.items()))
             .load()
-            .select("partition", "offset", crc32c_of(F.col("value")).alias("crc"), _rest("timestampType").alias("rest"))
         )
+
+    def _held(self, files: list[ArchivedFile], blocks: list[Block]) -> DataFrame:
+        """Return partition, offset and key of all records that the archive has, and of the log's, up to its end of now.
+
+        What has removed a record may have been written since the verification began, and lie behind the archive's end.
+        """
+        looked_at = spans(blocks)
+        ends = kafka_offsets.end_offsets(self._wanted.brokers, sorted(looked_at))
+        held = read_files(self._spark, self._folder, files).select("partition", "offset", "key")
+        begins = {key: max(span.begin, self._begins[key]) for key, span in looked_at.items()}
+        log = {key: Span(begin, ends[key]) for key, begin in begins.items() if begin < ends[key]}
+        return held.unionByName(self._read_log(log).select("partition", "offset", "key")) if log else held
 
     def _sum_log(self, wanted: Mapping[Partition, Span]) -> dict[Block, BlockSum]:
         if not wanted:
@@ -299,10 +321,14 @@ class _TopicVerification:
         )
         return {Block((self._topic, row.partition), row.block): BlockSum(row.rows, row.digest) for row in by_block}
 
-    def _differences(self, rows: DataFrame, blocks: list[Block]) -> dict[Partition, list[Difference]]:
-        """Compare record by record, from the first to the last block that differs in each partition."""
+    def _compared(self, rows: DataFrame, blocks: list[Block]) -> DataFrame | None:
+        """Compare record by record, from the first to the last block that differs in each partition.
+
+        Returns:
+            A row for each offset that differs, with its kind; None: no block differs.
+        """
         if not blocks:
-            return {}
+            return None
         looked_at = spans(blocks)
         archive = (
             rows.where(~F.col("expired") & _within(looked_at))
@@ -312,6 +338,9 @@ class _TopicVerification:
                 F.first("value_crc32c").alias("stored"),
                 F.first("rest").alias("stored_rest"),
                 F.bool_or("damaged").alias("damaged"),
+                F.first("key").alias("key"),
+                F.first("timestamp").alias("timestamp"),
+                F.first("is_tombstone").alias("is_tombstone"),
             )
         )
         in_log = self._log_spans(looked_at)
@@ -326,10 +355,14 @@ class _TopicVerification:
             .when(~F.col("stored").eqNullSafe(F.col("crc")), FaultKind.DIFFERENT.value)
             .when(F.col("stored_rest") != F.col("rest"), FaultKind.DIFFERENT.value)
         )
+        return joined.withColumn("kind", kind).where("kind IS NOT NULL")
+
+    def _differences(self, compared: DataFrame | None) -> dict[Partition, list[Difference]]:
+        """Return what differs, summed up by partition and kind."""
+        if compared is None:
+            return {}
         told = (
-            joined.withColumn("kind", kind)
-            .where("kind IS NOT NULL")
-            .groupBy("partition", "kind")
+            compared.groupBy("partition", "kind")
             .agg(
                 F.count("*").alias("offsets"),
                 F.coalesce(F.sum("rows"), F.lit(0)).alias("rows"),

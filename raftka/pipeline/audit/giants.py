@@ -26,6 +26,7 @@ from raftka.check.log.blocks import (
     facts_of,
     stacked,
 )
+from raftka.check.log.builder import renumbered
 from raftka.check.log.columns import UNKNOWN, Latests, LogHistory, Numbers, Polls, Records, Sends
 from raftka.check.log.contradictions import SentAgain, sent_again
 from raftka.check.log.index import LogIndex
@@ -123,7 +124,12 @@ def _cut(giant: Giant, names: Names, piece: tuple[Kept, PieceNumbers]) -> _Piece
     its: LogHistory = kept.load()
     numbers_of = numbers.load(len(its.values))
     history = giant.shared.history(
-        replace(its.sends, tp=its.sends.tp + giant.tp, val=numbers_of[its.sends.val]),
+        replace(
+            its.sends,
+            tp=its.sends.tp + giant.tp,
+            val=numbers_of[its.sends.val],
+            key=renumbered(numbers_of, its.sends.key),
+        ),
         replace(its.polls, tp=its.polls.tp + giant.tp),
         replace(its.records, tp=its.records.tp + giant.tp, val=numbers_of[its.records.val]),
         replace(its.latests, tp=its.latests.tp + giant.tp),
@@ -171,10 +177,16 @@ def _block(giant: Giant, spine: _Spine, names: Names, task: tuple[int, list[Kept
     inside = np.flatnonzero((offsets >= number * giant.offsets) & (offsets < (number + 1) * giant.offsets))
     rows = np.unique(np.concatenate([polled[polled != UNKNOWN], inside]))
     its = chosen(sends, rows)
-    values, numbers = np.unique(np.concatenate([its.val, cut.records.val]), return_inverse=True)
-    records: Records = replace(cut.records, val=numbers[len(its) :])
+    keys = its.key[its.key != UNKNOWN]
+    values, numbers = np.unique(np.concatenate([its.val, cut.records.val, keys]), return_inverse=True)
+    records: Records = replace(cut.records, val=numbers[len(its) :][: len(cut.records)])
+    key = np.where(its.key == UNKNOWN, UNKNOWN, np.searchsorted(values, its.key))
     history = giant.shared.history(
-        replace(its, val=numbers[: len(its)]), cut.polls, records, _NOTHING, Names(names.shards, names.largest, values)
+        replace(its, val=numbers[: len(its)], key=key),
+        cut.polls,
+        records,
+        _NOTHING,
+        Names(names.shards, names.largest, values),
     )
     return history, rows
 

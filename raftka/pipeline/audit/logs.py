@@ -1,7 +1,7 @@
 """The audit of partitions as logs: read in parts, judged partition by partition, and said as one verdict."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -106,7 +106,9 @@ def audit_log(
     if not shared.transactions.is_empty:
         # Transactions reach over partitions: one task judges all of them.
         sizes = replace(sizes, giant=NEVER, operations=NEVER)
-    giants, bundles = _bundles(summaries, pieces, sizes)
+    # The records of a key reach over blocks.
+    whole_names = {shared.partitions[tp] for tp in shared.compacted}
+    giants, bundles = _bundles(summaries, pieces, sizes, whole_names)
     tasks = [[kept for name in bundle for kept in pieces[name]] for bundle in bundles]
     found = cluster.map(partial(_judge, shared, level, too_large is None), tasks)
     for name, operations in giants.items():
@@ -152,11 +154,12 @@ def _by_partition(read: Sequence[_Read], shared: Shared) -> dict[str, list[Kept]
 
 
 def _bundles(
-    summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], cut: Sizes
+    summaries: Sequence[LogPart], pieces: dict[str, list[Kept]], cut: Sizes, whole_names: Collection[str]
 ) -> tuple[dict[str, int], list[list[str]]]:
     """Return (partitions that are judged in blocks, with their operations, the others in bundles).
 
-    One to which nothing was sent has no sends to be put together, and is never judged in blocks.
+    One to which nothing was sent has no sends to be put together, and is never judged in blocks; nor is one of
+    `whole_names`.
     """
     sends: dict[str, int] = defaultdict(int)
     sizes: dict[str, int] = defaultdict(int)
@@ -167,7 +170,10 @@ def _bundles(
     giants = {
         name: sizes[name]
         for name in pieces
-        if sends[name] and sizes[name] > cut.giant and sizes[name] >= cut.per_send * sends[name]
+        if sends[name]
+        and name not in whole_names
+        and sizes[name] > cut.giant
+        and sizes[name] >= cut.per_send * sends[name]
     }
     bundles: list[list[str]] = []
     filled = 0

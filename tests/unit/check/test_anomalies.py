@@ -1,6 +1,7 @@
 """Each anomaly in its smallest history, and beside it the closest one that is legal."""
 
 import pytest
+from compaction_stories import COMPACTION_PAIRS
 from list_stories import LIST_PAIRS
 from stories import MS, Story
 from transaction_stories import LOG_PAIRS
@@ -400,6 +401,7 @@ def test_the_anomaly_is_found_and_its_closest_legal_neighbour_is_valid(number):
 def test_every_anomaly_of_the_log_has_a_pair_and_an_explanation():
     told = {name for name, _, _ in PAIRS} | {"not-linearizable"}
     told |= {name for names, _, _ in [*LOG_PAIRS, *LIST_PAIRS] for name in names}
+    told |= {name for name, _, _ in COMPACTION_PAIRS}
     # `test_cycles_that_kafka_allows_are_counted` has these.
     told |= {"write-cycle", "write-read-cycle", "anti-dependency-cycle"}
     assert told == EXPLANATIONS.keys()

@@ -130,7 +130,7 @@ def test_every_kind_of_difference_is_a_fault_and_what_it_touches_is_not_proven(
 
 
 def test_what_the_log_has_compacted_away_is_explained_and_not_proven() -> None:
-    found = finding(is_compacted=True, differences=(difference(FaultKind.SURPLUS, 40, 40),))
+    found = finding(differences=(difference(FaultKind.COMPACTED, 40, 40),))
     assert found.is_whole
     assert (found.proven, found.compacted, found.gaps) == (60, 40, Gaps())
 
