@@ -13,6 +13,8 @@
 * `small_disks`         disks that can be filled.
 * `vanished_directories`  data directories that are away for a while.
 * `log_workload`        partitions as logs; on it work `wire_producer`, `wire_consumer` and `librdkafka_clients`.
+* `compacted_workload`  a compacted topic whose keys are overwritten and deleted; `compaction_watch` counts passes.
+* `keyed_records`       what producers send, with and without keys, and the names of records in histories.
 * `transaction_workload`  partitions as lists, which `transactors` append to and read in transactions.
 * `register_workload`   topic names as compare-and-set objects, through `topic_admin`.
 * `leadership`          who leads, as brokers tell.

@@ -41,11 +41,20 @@ class Links:
 class ChaosCluster:
     """Brokers 1 to `size`, and those that join; a context manager that stops them."""
 
-    def __init__(self, folder: Path, size: int, disk_bytes: int | None) -> None:
+    def __init__(self, folder: Path, size: int, disk_bytes: int | None, options: str = "") -> None:
+        """Prepare a cluster.
+
+        Args:
+            folder: Where it lies.
+            size: How many brokers it begins with.
+            disk_bytes: The size of each broker's disk; None: it has no disk of its own.
+            options: More lines of each broker's configuration file.
+        """
         self.folder = folder
         self.size = size
         self._left: list[int] = []
         self._disk_bytes = disk_bytes
+        self._options = options
         self._mounted: list[Path] = []
         self._cluster: DevCluster | None = None
 
@@ -77,7 +86,7 @@ class ChaosCluster:
     def _configure(self, node: int) -> None:
         path = self.folder / f"node-{node}"
         path.mkdir(parents=True)
-        options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n"
+        options = f"log.segment.bytes = {_SEGMENT_BYTES}\nauto.create.topics.enable = false\n{self._options}"
         if self._disk_bytes is not None:
             options += f"disk.reserve.bytes = {_RESERVE_BYTES}\n"
         (path / "broker.toml").write_text(options)
@@ -114,6 +123,10 @@ class ChaosCluster:
     def admin(self, node: int) -> str:
         """Return HOST:PORT of a broker's admin port."""
         return self._dev.state.broker(node).addresses.admin
+
+    def admins(self) -> dict[int, str]:
+        """Return HOST:PORT of the admin port of each broker, by node id."""
+        return {broker.node_id: broker.addresses.admin for broker in self._dev.state.brokers}
 
     def links(self, node: int) -> Links:
         """Return where a broker's packets come from and go to."""

@@ -77,6 +77,11 @@ def _checked(history: Path, model: str) -> Verdict:
 def _problems(request: RunRequest, history: History, facts: RunFacts, acked_min: int) -> list[str]:
     """Return why a run proves nothing, however its verdict is."""
     problems = list(facts.problems)
+    if facts.compaction is not None and not (facts.compaction.passes and facts.compaction.removed):
+        problems.append(
+            f"passes of compaction: {facts.compaction.passes}, and they removed {facts.compaction.removed} records:"
+            " nothing shows that a table survives passes"
+        )
     if not request.nemeses:
         if history.acked < acked_min:
             problems.append(f"only {history.acked} operations were acknowledged, fewer than {acked_min}")
@@ -115,6 +120,12 @@ def _lines(
     lines = [f"INVALID RUN: {problem}" for problem in problems]
     counts = ", ".join(f"{number} {name}" for name, number in count_faults(history).items())
     lines += [f"faults: {counts or 'none'}"]
+    if facts.compaction is not None:
+        told = facts.compaction
+        lines.append(
+            f"compaction: passes {told.passes:,}, failed passes {told.failures:,}, removed records {told.removed:,}"
+            " (counted on each replica)"
+        )
     lines += [f"not done: {each.kind} ({each.nemesis}), due at {each.at:.0f} s" for each in facts.undone]
     if verdict is not None:
         # "valid" is said of runs; a run that proves nothing is not.

@@ -6,12 +6,12 @@ a delivery is `info` here. Neither does it tell leader epochs, nor which high wa
 
 import random
 import threading
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from raftka.chaos.history import History, now_ns
 from raftka.chaos.interruption import join_thread
-from raftka.chaos.load import DELIVERY_SECONDS, Acks, Topics, padded, stripped, tp_of
+from raftka.chaos.keyed_records import OutgoingRecord, RecordMaker, name_of
+from raftka.chaos.load import DELIVERY_SECONDS, Acks, Topics, padded, tp_of
 from raftka.chaos.pacing import Pacer
 from raftka.kafka.client import error_text, new_consumer, new_producer
 
@@ -27,15 +27,16 @@ _POLL_SECONDS = 0.2
 _FINAL_POLL_SECONDS = 1.0
 
 
-def numbered(producer: int, number: int) -> bytes:
-    """Return the value of a producer's record of a number."""
-    return padded(f"r{producer}.{number}")
+def numbered(producer: int, number: int) -> OutgoingRecord:
+    """Return the record of a producer's number: no client on the wire sends its value."""
+    value = f"r{producer}.{number}"
+    return OutgoingRecord(value, padded(value))
 
 
 class LibrdkafkaProducer:
     """One producer that sends from a thread of its own; every record is a process's only operation at that time.
 
-    `value_of` makes the values: a producer's records of different numbers, and those of different producers, differ.
+    `record_of` makes the records: a producer's records of different numbers, and those of different producers, differ.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class LibrdkafkaProducer:
         acks: Acks,
         *,
         is_idempotent: bool,
-        value_of: Callable[[int, int], bytes] = numbered,
+        record_of: RecordMaker = numbered,
     ) -> None:
         options: dict[str, Any] = {
             "linger_ms": 0,
@@ -66,7 +67,7 @@ class LibrdkafkaProducer:
         self._rng = rng
         self._pacer = pacer
         self._topics = topics
-        self._value_of = value_of
+        self._record_of = record_of
         self._fields = {"acks": acks, "idem": is_idempotent, "off": None, "epoch": None, "err": None}
         self._free = [history.process() for _ in range(_SLOTS)]
         self._name = self._free[0]
@@ -98,9 +99,9 @@ class LibrdkafkaProducer:
 
     def _send_one(self, topic: str, partition: int) -> None:
         self._number += 1
-        value = self._value_of(self._name, self._number)
+        record = self._record_of(self._name, self._number)
         proc = self._free.pop()
-        line = self._history.begin("send", proc, tp=tp_of(topic, partition), val=stripped(value), **self._fields)
+        line = self._history.begin("send", proc, tp=tp_of(topic, partition), **record.fields, **self._fields)
 
         def on_delivery(error: Any, message: "Message") -> None:
             if error is None:
@@ -110,7 +111,10 @@ class LibrdkafkaProducer:
                 self._history.end(line, "info", err=error_text(error))
             self._free.append(proc)
 
-        self._producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
+        headers: list[tuple[str, str | bytes | None]] = list(record.headers)
+        self._producer.produce(
+            topic, record.value, record.key, partition, on_delivery=on_delivery, headers=headers or None
+        )
 
 
 class LibrdkafkaConsumer:
@@ -173,7 +177,8 @@ class LibrdkafkaConsumer:
         for message in consumer.consume(_POLL_RECORDS, _POLL_SECONDS if wanted is None else _FINAL_POLL_SECONDS):
             if message.error() is None:
                 tp = tp_of(message.topic(), message.partition())
-                found.setdefault(tp, []).append((message.offset(), stripped(message.value())))
+                name = name_of(message.key(), message.value(), tuple(message.headers() or ()))
+                found.setdefault(tp, []).append((message.offset(), name))
             else:
                 is_lost |= message.error().name() == "_AUTO_OFFSET_RESET"
         if found:

@@ -6,6 +6,7 @@ The linearizable object is the partition: an append at acks=all, and ListOffsets
 import asyncio
 import random
 import threading
+from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Protocol
@@ -35,45 +36,75 @@ _FINAL_READ_SECONDS = 600.0
 _ASK_PAUSE = 0.25
 
 
-class _Task(Protocol):
+class Task(Protocol):
+    """A client on the event loop; `is_working` set to False ends `run` after what is at hand."""
+
     is_working: bool
 
-    async def run(self) -> None: ...
+    async def run(self) -> None:
+        """Work until told to stop."""
+        ...
 
 
-class _Thread(Protocol):
-    def start(self) -> None: ...
+class ClientThread(Protocol):
+    """A client in a thread of its own."""
 
-    def stop(self) -> None: ...
+    def start(self) -> None:
+        """Begin."""
+        ...
 
-    def join(self, gives_up: threading.Event) -> None: ...
+    def stop(self) -> None:
+        """Begin nothing more."""
+        ...
+
+    def join(self, gives_up: threading.Event) -> None:
+        """Wait for what is under way."""
+        ...
 
 
 class LogWorkload:
     """A context manager; `start`, then `stop`, then `read_finally`.
 
     `is_raftka`: the cluster is known to promise that high watermarks do not go back when a leader changes.
+
+    Attributes:
+        tasks: The clients on the event loop.
+        threads: The clients in threads of their own.
+        wire_consumers: Those of the tasks that do the final reads; there is at least one.
+        consumers: Those of the threads that do.
     """
 
     model = "log"
+    topic_names: tuple[str, ...] = _TOPICS
+    config: Mapping[str, str] = {}
 
     def __init__(
         self, bootstrap: str, history: History, seed: int, rate: float, acks: Acks, replicas: int, *, is_raftka: bool
     ) -> None:
-        self._bootstrap = bootstrap
-        self._history = history
-        self.topics = Topics(_TOPICS, _PARTITIONS, replicas)
+        self.bootstrap = bootstrap
+        self.history = history
+        self.topics = Topics(self.topic_names, _PARTITIONS, replicas)
         rng = random.Random(f"{seed} clients")
         addresses = addresses_of(bootstrap)
-        self._client = WireClient(addresses, rng, "raftka-chaos")
+        self.client = WireClient(addresses, rng, "raftka-chaos")
         # A client of its own: what it waits for must not be what the load waits for.
         self.watch = LeadershipWatch(WireClient(addresses, rng, "raftka-chaos-watch"), self.topics)
-        pacer = Pacer(rate)
+        self.wire_consumers: list[WireConsumer] = []
+        self.consumers: list[LibrdkafkaConsumer] = []
+        self.tasks: list[Task] = []
+        self.threads: list[ClientThread] = []
+        self.make_clients(rng, Pacer(rate), seed, acks, is_raftka=is_raftka)
+        self._running: list[Future[None]] = []
+        self._stack = ExitStack()
+        self._loop = LoopThread()
+
+    def make_clients(self, rng: random.Random, pacer: Pacer, seed: int, acks: Acks, *, is_raftka: bool) -> None:
+        """Make all clients."""
         may_be_idempotent = acks == "all"
-        self._wire_producers = [
+        wire_producers = [
             WireProducer(
-                self._client,
-                history,
+                self.client,
+                self.history,
                 rng,
                 pacer,
                 self.topics,
@@ -82,10 +113,10 @@ class LogWorkload:
             )
             for number in range(_WIRE_PRODUCERS)
         ]
-        self._producers = [
+        producers = [
             LibrdkafkaProducer(
-                bootstrap,
-                history,
+                self.bootstrap,
+                self.history,
                 random.Random(f"{seed} producer {number}"),
                 pacer,
                 self.topics,
@@ -94,16 +125,13 @@ class LogWorkload:
             )
             for number in range(_LIBRDKAFKA_PRODUCERS)
         ]
-        self._wire_consumers = [
-            WireConsumer(self._client, history, rng, self.topics, names_epochs=is_raftka) for _ in range(_CONSUMERS)
+        self.wire_consumers = [
+            WireConsumer(self.client, self.history, rng, self.topics, names_epochs=is_raftka) for _ in range(_CONSUMERS)
         ]
-        self._consumers = [LibrdkafkaConsumer(bootstrap, history, self.topics) for _ in range(_CONSUMERS)]
-        self._askers = [LatestAsker(self._client, history, rng, self.topics) for _ in range(_ASKERS)]
-        self._tasks: list[_Task] = [*self._wire_producers, *self._wire_consumers, *self._askers]
-        self._threads: list[_Thread] = [*self._producers, *self._consumers]
-        self._running: list[Future[None]] = []
-        self._stack = ExitStack()
-        self._loop = LoopThread()
+        self.consumers = [LibrdkafkaConsumer(self.bootstrap, self.history, self.topics) for _ in range(_CONSUMERS)]
+        askers = [LatestAsker(self.client, self.history, rng, self.topics) for _ in range(_ASKERS)]
+        self.tasks = [*wire_producers, *self.wire_consumers, *askers]
+        self.threads = [*producers, *self.consumers]
 
     def __enter__(self) -> "LogWorkload":
         self._stack.enter_context(self._loop)
@@ -111,19 +139,19 @@ class LogWorkload:
 
     def __exit__(self, *_: object) -> None:
         # librdkafka's threads are told to stop whatever has happened; they are daemons.
-        for thread in self._threads:
+        for thread in self.threads:
             thread.stop()
         self._stack.close()
 
     @property
     def epochs(self) -> dict[tuple[str, int], int]:
         """The epoch of each record that the final reads found, by (partition, offset)."""
-        return self._wire_consumers[0].epochs
+        return self.wire_consumers[0].epochs
 
     @property
     def producers(self) -> dict[tuple[str, int], Producer]:
         """Who wrote each record that the final reads found, by (partition, offset); only idempotent producers."""
-        return self._wire_consumers[0].producers
+        return self.wire_consumers[0].producers
 
     def start(self) -> None:
         """Make the topics and begin.
@@ -132,21 +160,21 @@ class LogWorkload:
             KafkaClientError: The topics cannot be made.
         """
         for name in self.topics.names:
-            kafka_client.create_topic(self._bootstrap, name, self.topics.partitions, self.topics.replicas)
+            kafka_client.create_topic(self.bootstrap, name, self.topics.partitions, self.topics.replicas, self.config)
         self._loop.start(self.watch.run())
-        self._running = [self._loop.start(task.run()) for task in self._tasks]
-        for thread in self._threads:
+        self._running = [self._loop.start(task.run()) for task in self.tasks]
+        for thread in self.threads:
             thread.start()
 
     def stop(self, gives_up: threading.Event) -> None:
         """Stop sending and reading, and wait for what is under way."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.is_working = False
-        for thread in self._threads:
+        for thread in self.threads:
             thread.stop()
         for future in self._running:
             result_of(future, 4 * DELIVERY_SECONDS, "a wire client", gives_up)
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join(gives_up)
 
     def why_not_well(self, gives_up: threading.Event) -> str | None:
@@ -157,11 +185,11 @@ class LogWorkload:
         """Let every consumer read every partition once more, from its beginning to its end."""
         ends = result_of(self._loop.start(self._ends()), _FINAL_READ_SECONDS, "the ends of the partitions", gives_up)
         stop = threading.Event()
-        readers = [threading.Thread(target=each.read_all, args=(ends, stop), daemon=True) for each in self._consumers]
+        readers = [threading.Thread(target=each.read_all, args=(ends, stop), daemon=True) for each in self.consumers]
         for thread in readers:
             thread.start()
         try:
-            for future in [self._loop.start(each.read_all(ends)) for each in self._wire_consumers]:
+            for future in [self._loop.start(each.read_all(ends)) for each in self.wire_consumers]:
                 result_of(future, _FINAL_READ_SECONDS, "the final reads of a wire client", gives_up)
             for thread in readers:
                 if not join_thread(thread, _FINAL_READ_SECONDS, gives_up):
@@ -172,9 +200,9 @@ class LogWorkload:
     async def _ends(self) -> dict[tuple[str, int], int]:
         ends: dict[tuple[str, int], int] = {}
         for topic, partition in self.topics.all:
-            end = await ask_offset(self._client, topic, partition, LATEST)
+            end = await ask_offset(self.client, topic, partition, LATEST)
             while end is None:
                 await asyncio.sleep(_ASK_PAUSE)
-                end = await ask_offset(self._client, topic, partition, LATEST)
+                end = await ask_offset(self.client, topic, partition, LATEST)
             ends[topic, partition] = end
         return ends

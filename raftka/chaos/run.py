@@ -6,6 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from raftka.chaos.cluster import ChaosCluster
+from raftka.chaos.compacted_workload import VALUE_BYTES as COMPACTED_VALUE_BYTES
+from raftka.chaos.compacted_workload import CompactedWorkload
+from raftka.chaos.compaction_watch import CompactionWatch
 from raftka.chaos.dead_threads import DeadThreads
 from raftka.chaos.errors import ChaosError
 from raftka.chaos.history import History, now_ns
@@ -32,6 +35,10 @@ _REPLICAS_MAX = 3
 # A small disk: what a run writes, by its rate and length, and room to be filled.
 _DISK_MARGIN = 192 * 1024 * 1024
 _RECORD_OVERHEAD = 250
+# The feature raftka.compaction is being built. Passes follow each other as fast as there is something to compact.
+COMPACTION_OPTIONS = (
+    "unstable.feature.versions.enable = true\nlog.cleaner.backoff.ms = 100\nlog.cleaner.io.max.bytes.per.second = 0\n"
+)
 
 
 def carry_out(request: RunRequest) -> Judgement:
@@ -70,7 +77,8 @@ def _workload(request: RunRequest, bootstrap: str, history: History, replicas: i
     if request.workload == "txn":
         return TransactionWorkload(bootstrap, history, seed, request.rate, replicas)
     is_raftka = request.bootstrap is None
-    return LogWorkload(bootstrap, history, seed, request.rate, request.acks, replicas, is_raftka=is_raftka)
+    kind = CompactedWorkload if request.workload == "compacted" else LogWorkload
+    return kind(bootstrap, history, seed, request.rate, request.acks, replicas, is_raftka=is_raftka)
 
 
 def _run_workload(
@@ -104,10 +112,16 @@ def _run_cluster(
     disk_bytes = None
     if "disk" in request.nemeses:
         leave_shared_mounts()
-        written = request.schedule.seconds * request.rate * (VALUE_BYTES + _RECORD_OVERHEAD)
+        size = COMPACTED_VALUE_BYTES if request.workload == "compacted" else VALUE_BYTES
+        written = request.schedule.seconds * request.rate * (size + _RECORD_OVERHEAD)
         disk_bytes = int(2 * written) + _DISK_MARGIN
-    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes))
+    is_compacted = request.workload == "compacted"
+    options = COMPACTION_OPTIONS if is_compacted else ""
+    cluster = stack.enter_context(ChaosCluster(request.out / "cluster", request.brokers, disk_bytes, options))
     workload = stack.enter_context(_workload(request, cluster.bootstrap, history, min(_REPLICAS_MAX, request.brokers)))
+    watch: CompactionWatch | None = None
+    if is_compacted:
+        watch = stack.enter_context(CompactionWatch(cluster.admins))
     facts = RunFacts(now_ns())
     workload.start()
     nemesis = Nemesis(cluster, network, history, workload.watch, workload.topics, request.schedule)
@@ -118,6 +132,7 @@ def _run_cluster(
 
     nemesis.run(look)
     _finish(request, workload, facts, nemesis, interruption)
+    facts.compaction = None if watch is None else watch.counts
     facts.deaths = tuple(nemesis.deaths)
     facts.problems += nemesis.membership.problems
     seconds = (facts.ended_ns - facts.began_ns) / 1e9

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from raftka.chaos.compaction_watch import CompactionCounts
 from raftka.chaos.load import Acks
 from raftka.chaos.losses import LossReport
 from raftka.chaos.schedule import Fault, Schedule
 from raftka.check.verdict import Verdict
 
-WorkloadName = Literal["log", "register", "txn"]
+WorkloadName = Literal["log", "register", "txn", "compacted"]
 Outcome = Literal["valid", "anomalies", "invalid"]
 
 
@@ -44,6 +45,7 @@ class RunFacts:
         deaths: Node, exit code and last line of the log of brokers that nobody had killed.
         is_read_finally: Whether the final reads are complete.
         problems: Why it proves nothing.
+        compaction: Passes of compaction, and what they have removed; None: nobody has asked for that.
     """
 
     began_ns: int
@@ -52,6 +54,7 @@ class RunFacts:
     undone: list[Fault] = field(default_factory=list)
     is_read_finally: bool = False
     problems: list[str] = field(default_factory=list)
+    compaction: CompactionCounts | None = None
 
 
 @dataclass(frozen=True, slots=True)

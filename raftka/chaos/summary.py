@@ -63,6 +63,7 @@ def summarize(
             "longest_seconds": round(max((end - begin for _, begin, end in history.outages), default=0) / 1e9, 2),
         },
         "elections": len(logs.elections),
+        "compaction": None if facts.compaction is None else facts.compaction._asdict(),
         "losses": msgspec.to_builtins(losses),
         "errors": dict(history.errors.most_common(_ERRORS_SHOWN)),
     }

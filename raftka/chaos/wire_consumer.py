@@ -4,11 +4,12 @@ import asyncio
 import random
 
 from raftka.chaos.history import History
-from raftka.chaos.load import Topics, stripped, tp_of
+from raftka.chaos.keyed_records import name_of
+from raftka.chaos.load import Topics, tp_of
 from raftka.kafka.wire.client import LostError, NotSentError, WireClient
 from raftka.kafka.wire.error_codes import NONE, OFFSET_OUT_OF_RANGE
 from raftka.kafka.wire.fields import AnswerError
-from raftka.kafka.wire.record_batches import Producer, read_records
+from raftka.kafka.wire.record_batches import Producer, ReadRecord, read_records
 from raftka.kafka.wire.requests import EARLIEST, LATEST, fetch, list_offsets
 
 _ROUND_SECONDS = 0.25
@@ -17,6 +18,8 @@ _BYTES_MAX = 256 * 1024
 _ASK_SECONDS = 0.2
 # How likely a poll is to begin anew with the oldest record: what is on disk is to be read, not only what is in memory.
 _AGAIN = 1 / 2_000
+# Between two reads of a whole partition, on average.
+_TABLE_PAUSE_SECONDS = 0.3
 # How likely a poll is at read_committed: the last stable offset is judged of all, what is beyond it of these only.
 _COMMITTED = 0.5
 
@@ -109,11 +112,35 @@ class WireConsumer:
         if final:
             self.epochs |= {(tp, each.offset): each.epoch for each in records}
             self.producers |= {(tp, each.offset): each.producer for each in records if each.producer is not None}
-        recs = [(each.offset, stripped(each.value)) for each in records]
+        recs = [(each.offset, _name_of(each)) for each in records]
         high_watermark = told.high_watermark if told.high_watermark >= 0 else None
         stable = {"lso": told.last_stable} if told.last_stable >= 0 else {}
         self._history.end(line, "ok", recs=recs, hw=high_watermark, epoch=epoch, **stable)
         return True
+
+
+def _name_of(record: ReadRecord) -> str:
+    return name_of(record.key, None if record.is_tombstone else record.value, record.headers)
+
+
+class TableReader(WireConsumer):
+    """A process that reads whole partitions, each from its first record to its end, one after the other."""
+
+    async def run(self) -> None:
+        """Read until told to stop."""
+        self._history.note("assign", proc=self._process, tps=[tp_of(*each) for each in self._topics.all])
+        while self.is_working:
+            await self._read_once(*self._rng.choice(self._topics.all))
+            await asyncio.sleep(self._rng.expovariate(1 / _TABLE_PAUSE_SECONDS))
+
+    async def _read_once(self, topic: str, partition: int) -> None:
+        """Read to the high watermark of the last answer, or until an answer fails or brings nothing new."""
+        is_read = await self._seek(topic, partition)
+        while is_read and self.is_working:
+            before = self._positions[topic, partition]
+            is_read = await self._poll(topic, partition, final=False)
+            position = self._positions[topic, partition]
+            is_read &= before < position < self._high_watermarks.get((topic, partition), 0)
 
 
 class LatestAsker:

@@ -9,11 +9,12 @@ import random
 from typing import NamedTuple
 
 from raftka.chaos.history import History
-from raftka.chaos.load import DELIVERY_SECONDS, PRODUCE_TIMEOUT_MS, WIRE_ACKS, Acks, Topics, padded, tp_of, wall_ms
+from raftka.chaos.keyed_records import RecordMaker, plain_record
+from raftka.chaos.load import DELIVERY_SECONDS, PRODUCE_TIMEOUT_MS, WIRE_ACKS, Acks, Topics, tp_of, wall_ms
 from raftka.chaos.pacing import Pacer
 from raftka.kafka.wire.client import LostError, NotSentError, WireClient
 from raftka.kafka.wire.error_codes import DUPLICATE_SEQUENCE_NUMBER, LOST_TRACK, NONE, NOT_APPENDED
-from raftka.kafka.wire.record_batches import Producer, build_batch
+from raftka.kafka.wire.record_batches import NOBODY, Producer, build_batch
 from raftka.kafka.wire.requests import Acknowledgement, init_producer_id, produce
 
 _IDLE_SECONDS = 0.1
@@ -39,6 +40,7 @@ class WireProducer:
         acks: Acks,
         *,
         is_idempotent: bool,
+        record_of: RecordMaker = plain_record,
     ) -> None:
         self._client = client
         self._history = history
@@ -47,6 +49,7 @@ class WireProducer:
         self._topics = topics
         self._acks: Acks = acks
         self._is_idempotent = is_idempotent
+        self._record_of = record_of
         self._process = history.process()
         self._number = 0
         self._identity: tuple[int, int] | None = None
@@ -77,13 +80,11 @@ class WireProducer:
 
     async def _send_one(self, topic: str, partition: int) -> None:
         self._number += 1
-        value = f"{self._process}.{self._number}"
+        record = self._record_of(self._process, self._number)
         sequence = self._sequences.get((topic, partition), 0)
-        if self._identity is None:
-            batch = build_batch(padded(value), wall_ms())
-        else:
-            batch = build_batch(padded(value), wall_ms(), Producer(*self._identity, sequence))
-        fields = {"tp": tp_of(topic, partition), "acks": self._acks, "idem": self._is_idempotent, "val": value}
+        producer = NOBODY if self._identity is None else Producer(*self._identity, sequence)
+        batch = build_batch(record.value, wall_ms(), producer, key=record.key, headers=record.headers)
+        fields = {"tp": tp_of(topic, partition), "acks": self._acks, "idem": self._is_idempotent, **record.fields}
         line = self._history.begin("send", self._process, **fields, off=None, epoch=None, err=None)
         outcome = await self._attempts(topic, partition, batch)
         self._history.end(line, outcome.type, off=outcome.offset, err=outcome.error, node=outcome.node)

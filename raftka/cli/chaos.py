@@ -28,6 +28,7 @@ class Workload(StrEnum):
     LOG = "log"
     REGISTER = "register"
     TXN = "txn"
+    COMPACTED = "compacted"
 
 
 class AcksName(StrEnum):
@@ -53,7 +54,7 @@ _KNOWN = (
 _LIVING_MIN = 4
 # Operations per second where none are asked for; those of a register are as many as a few clients get answered, and so
 # are transactions.
-_RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0, Workload.TXN: 60.0}
+_RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0, Workload.TXN: 60.0, Workload.COMPACTED: 400.0}
 
 
 @click.command("chaos", cls=Command)
@@ -81,7 +82,7 @@ _RATES = {Workload.LOG: 1_200.0, Workload.REGISTER: 200.0, Workload.TXN: 60.0}
     "--rate",
     type=BoundedFloat(1.0),
     metavar="N",
-    help="Operations per second, or transactions. [default: log 1200, register 200, txn 60]",
+    help="Operations per second, or transactions. [default: log 1200, register 200, txn 60, compacted 400]",
 )
 @click.option("--seed", type=BoundedInt(0), metavar="N", help="Seed of the fault schedule. [default: random]")
 @click.option(
@@ -112,6 +113,13 @@ def chaos(
     _check_finite(minutes=minutes, rate=rate)
     if workload is Workload.TXN and acks is not AcksName.ALL:
         raise click.BadParameter(f"--acks {acks.value}: transactions need --acks all")
+    if workload is Workload.COMPACTED:
+        if acks is not AcksName.ALL:
+            raise click.BadParameter(f"--acks {acks.value}: the compacted workload needs --acks all")
+        if bootstrap is not None:
+            raise click.BadParameter(
+                "--workload compacted: cannot be combined with --bootstrap; the run's own brokers tell of passes"
+            )
     cluster = _Cluster(bootstrap, brokers, workload, acks)
     names = _nemeses(nemesis, cluster)
     if bootstrap is not None:
@@ -201,7 +209,7 @@ def _check_nemeses(names: list[str], cluster: _Cluster, schedule: Path | None) -
         if cluster.brokers == 1 and name in ("partition", "transfer"):
             raise refusal(name, "needs more than one broker; raise --brokers")
         if cluster.workload is Workload.REGISTER and name in ("transfer", "membership"):
-            raise refusal(name, "needs a workload on partitions: log or txn")
+            raise refusal(name, "needs a workload on partitions: log, txn or compacted")
     if "membership" in names:
         if cluster.brokers < _LIVING_MIN:
             raise refusal("membership", f"needs {_LIVING_MIN} brokers or more; raise --brokers")

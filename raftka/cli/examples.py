@@ -187,6 +187,7 @@ EXAMPLES: Mapping[str, Sequence[Example]] = {
     "chaos": (
         Example("raftka chaos --out run --minutes 1", "it needs root, and minutes"),
         Example("raftka chaos --out run --nemesis kill,pause --seed 7", "it needs root, and minutes"),
+        Example("raftka chaos --out run --workload compacted --minutes 2", "it needs root, and minutes"),
         Example("raftka chaos --out run --bootstrap 127.0.0.1:9092", "it takes minutes"),
     ),
     "pipeline list": (Example("raftka pipeline list"),),

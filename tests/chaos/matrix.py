@@ -1,7 +1,8 @@
 """The runs of `make chaos`, one after the other: each takes MINUTES and a little more, all of them over four hours.
 
 Every nemesis alone, two of them, all together, changes of members, one at acks=1, the registers, and a foreign cluster.
-Then transactions, over two hours of them: again every nemesis alone, some of them together, and all of them.
+Then transactions, over two hours of them: again every nemesis alone, some of them together, and all of them. Then a
+compacted topic.
 """
 
 from typing import NamedTuple
@@ -38,6 +39,8 @@ RUNS = [
             ("mixed", ",".join(_ALONE)),
         )
     ),
+    MatrixRun("compacted-mixed", ("--workload", "compacted", "--nemesis", ",".join(_ALONE))),
+    MatrixRun("compacted-kill-and-transfer", ("--workload", "compacted", "--nemesis", "kill,transfer")),
     MatrixRun("txn-membership-and-kill", ("--workload", "txn", "--nemesis", "membership,kill", "--brokers", "5")),
 ]
 NAMES = [*(run.name for run in RUNS), FOREIGN]

@@ -139,6 +139,19 @@ def test_transactions_stay_whole_while_brokers_are_killed(tmp_path: Path):
     assert raftka("check", "--model", "append", str(out / "history.jsonl")).returncode == 0
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("network")
+def test_a_table_survives_passes_of_compaction_while_brokers_are_killed(tmp_path: Path):
+    out = tmp_path / "run"
+    options = ("--workload", "compacted", "--nemesis", "kill,transfer", "--minutes", "0.7", "--seed", "2")
+    summary = _summary(out, raftka("chaos", *options, "--out", str(out)))
+    assert summary["outcome"] == "valid"
+    assert summary["undone"] == []
+    assert summary["compaction"]["passes"] > 0
+    assert summary["compaction"]["removed"] > 0
+    assert raftka("check", str(out / "history.jsonl")).returncode == 0
+
+
 @pytest.mark.usefixtures("network")
 def test_a_register_run_is_linearizable(tmp_path: Path):
     out = tmp_path / "run"
@@ -167,6 +180,12 @@ def test_what_cannot_be_done_is_refused_in_one_line(tmp_path: Path):
         (("--nemesis", "flood", *out), 64, "--nemesis flood: must be among"),
         (("--nemesis", "partition", "--brokers", "1", *out), 64, "needs more than one broker"),
         (("--nemesis", "transfer", "--workload", "register", *out), 64, "needs a workload on partitions"),
+        (("--workload", "compacted", "--acks", "1", *out), 64, "--acks 1: the compacted workload needs --acks all"),
+        (
+            ("--workload", "compacted", "--bootstrap", "127.0.0.1:1", *out),
+            64,
+            "--workload compacted: cannot be combined with --bootstrap",
+        ),
         (("--minutes", "inf", *out), 64, "--minutes inf: must be a finite number"),
         (("--minutes", "nan", *out), 64, "'--minutes'"),
         (("--rate", "inf", *out), 64, "--rate inf: must be a finite number"),

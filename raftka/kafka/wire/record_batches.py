@@ -31,13 +31,23 @@ class Producer(NamedTuple):
     sequence: int
 
 
+# Names and values, in order; a value may be absent.
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
 class ReadRecord(NamedTuple):
-    """One record, with the epoch of the leader that took it, and its idempotent producer if it has one."""
+    """One record, with the epoch of the leader that took it, and its idempotent producer if it has one.
+
+    `key` is None where there is no key. A tombstone has no value, and `value` is empty then.
+    """
 
     offset: int
     value: bytes
     epoch: int
     producer: Producer | None = None
+    key: bytes | None = None
+    is_tombstone: bool = False
+    headers: Headers = ()
 
 
 class AbortedTransaction(NamedTuple):
@@ -91,12 +101,22 @@ class BatchLayout(NamedTuple):
         return found
 
 
-_NOBODY = Producer(-1, -1, -1)
+# Of a batch that is not idempotent.
+NOBODY = Producer(-1, -1, -1)
 
 
-def build_batch(value: bytes, timestamp_ms: int, producer: Producer = _NOBODY) -> bytes:
-    """Return a batch with one record, which has no key."""
-    body = b"\0" + _varint(0) + _varint(0) + _varint(-1) + _varint(len(value)) + value + _varint(0)
+def build_batch(
+    value: bytes | None,
+    timestamp_ms: int,
+    producer: Producer = NOBODY,
+    *,
+    key: bytes | None = None,
+    headers: Headers = (),
+) -> bytes:
+    """Return a batch with one record; without a value it is a tombstone."""
+    body = b"\0" + _varint(0) + _varint(0) + _sized(key) + _sized(value) + _varint(len(headers))
+    for name, content in headers:
+        body += _sized(name.encode()) + _sized(content)
     covered = _COVERED.pack(0, 0, timestamp_ms, timestamp_ms, producer.id, producer.epoch, producer.sequence, 1)
     covered += _varint(len(body)) + body
     return _PREFIX.pack(0, _PREFIX.size - _LENGTH_BEHIND + len(covered), -1, _MAGIC, crc32c(covered)) + covered
@@ -215,11 +235,30 @@ def _records(data: bytes, at: int, base: int, epoch: int) -> list[ReadRecord]:
         _, at = _read_varint(data, at + 1)
         delta, at = _read_varint(data, at)
         key_length, at = _read_varint(data, at)
+        key = None if key_length < 0 else data[at : at + key_length]
         value_length, at = _read_varint(data, at + max(0, key_length))
+        value = data[at : at + max(0, value_length)]
         producer = Producer(producer_id, producer_epoch, sequence + delta) if producer_id >= 0 else None
-        found.append(ReadRecord(base + delta, data[at : at + max(0, value_length)], epoch, producer))
+        headers = _headers(data, at + max(0, value_length))
+        found.append(ReadRecord(base + delta, value, epoch, producer, key, value_length < 0, headers))
         at = end
     return found
+
+
+def _headers(data: bytes, at: int) -> Headers:
+    count, at = _read_varint(data, at)
+    found = []
+    for _ in range(count):
+        size, at = _read_varint(data, at)
+        name = data[at : at + size].decode(errors="replace")
+        size, at = _read_varint(data, at + size)
+        found.append((name, None if size < 0 else data[at : at + size]))
+        at += max(0, size)
+    return tuple(found)
+
+
+def _sized(content: bytes | None) -> bytes:
+    return _varint(-1) if content is None else _varint(len(content)) + content
 
 
 def _varint(value: int) -> bytes:

@@ -7,8 +7,9 @@ from pathlib import Path
 from types import TracebackType
 
 from raftka.chaos.history import History
+from raftka.chaos.keyed_records import OutgoingRecord
 from raftka.chaos.librdkafka_clients import LibrdkafkaConsumer, LibrdkafkaProducer
-from raftka.chaos.load import Topics
+from raftka.chaos.load import Topics, stripped
 from raftka.chaos.pacing import Pacer
 from raftka.kafka import client as kafka_client
 from raftka.kafka import offsets as kafka_offsets
@@ -40,6 +41,11 @@ def order(producer: int, number: int) -> bytes:
     return text.encode()
 
 
+def _order_record(producer: int, number: int) -> OutgoingRecord:
+    value = order(producer, number)
+    return OutgoingRecord(stripped(value), value)
+
+
 def is_order(value: str) -> bool:
     """Return whether a value is a JSON object."""
     try:
@@ -69,7 +75,7 @@ class Load:
                 TOPICS,
                 "all",
                 is_idempotent=True,
-                value_of=order,
+                record_of=_order_record,
             )
             for number in range(_PRODUCERS)
         ]
