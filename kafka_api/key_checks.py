@@ -15,6 +15,8 @@ from runtime.workers import HungWorkersError, Pool, Workers
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 # The answer must not become larger than what was asked.
 _NAMED_MAX = 1_000
+# For the keys of a compressed batch, whatever the request's own time-out: at acks=1 that does not bound the append.
+_SECONDS_MIN = 5.0
 # Half a millisecond of the loop.
 _RECORDS_PER_SLICE = 1_000
 
@@ -31,7 +33,7 @@ class KeyChecks:
         self._unpacking = asyncio.Lock()
 
     async def check(self, batch: bytearray, header: BatchHeader, deadline: float) -> None:
-        """Check the keys of a batch that was checked otherwise, before the loop's time is `deadline`.
+        """Check the keys of a batch that was checked otherwise, before the loop's time is `deadline`, or within 5 s.
 
         Raises:
             RefusedBatchError: Records have no key, or cannot be read, or unpack to too much. It names the first 1,000
@@ -41,7 +43,8 @@ class KeyChecks:
             if header.codec == 0:
                 keyless = await _keyless(KeyScan(header, batch, HEADER_BYTES))
             else:
-                async with asyncio.timeout_at(deadline):
+                least = asyncio.get_running_loop().time() + _SECONDS_MIN
+                async with asyncio.timeout_at(max(deadline, least)):
                     keyless = await self._keyless_of_packed(batch, header)
         except CorruptRecordsError as error:
             raise RefusedBatchError(ErrorCode.INVALID_RECORD, f"its keys cannot be read: {error}") from error

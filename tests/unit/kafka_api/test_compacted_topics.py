@@ -90,6 +90,17 @@ def test_records_that_no_pass_could_read_are_refused(tmp_path):
     test(tmp_path)
 
 
+def test_a_compressed_batch_is_appended_at_acks_1_whatever_the_time_out_of_its_request(tmp_path):
+    @compacted
+    async def test(broker, client):
+        records = record(0, b"k", b"v")
+        batch = build_batch(b"", codec=LZ4, payload=packed(LZ4, records))
+        assert (await client.produce("t", batch, acks=1, timeout_ms=0)).error_code == ErrorCode.NONE
+        assert broker.partition("t").end_offset == 1
+
+    test(tmp_path)
+
+
 def test_a_pass_leaves_the_newest_record_of_each_key_to_readers(tmp_path):
     @compacted
     async def test(broker, client):
