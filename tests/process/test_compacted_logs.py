@@ -1,20 +1,32 @@
 """A compacted topic on three brokers: what stays of many overwrites, while a leader is killed."""
 
+import re
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.process.acked_log import quiet_logger
-from tests.process.broker_processes import DEADLINE_SECONDS, BrokerCluster, ClusterMaker, eventually
+from tests.process.broker_processes import (
+    DEADLINE_SECONDS,
+    BrokerCluster,
+    BrokerProcess,
+    ClusterMaker,
+    eventually,
+)
 from tests.process.command_line import raftka
 from tests.process.kafka_topics import create_topic
 
 pytestmark = pytest.mark.process
 
 _MIB = 1024 * 1024
+_REMOVED = re.compile(r"^raftka_compaction_removed_records_total(?:{[^}]*})? (\S+)$", re.MULTILINE)
 _KEYS = 10
 _COMPACTED = {
     "cleanup.policy": "compact",
@@ -129,3 +141,53 @@ def test_what_is_deleted_stays_deleted_while_leaders_are_killed(cluster: BrokerC
     values = {key: value for _, key, value in read(cluster, topic)}
     assert values.pop(b"key-3", None) is None
     assert values == newest
+
+
+@contextmanager
+def overwriting(cluster: BrokerCluster, topic: str) -> Iterator[dict[bytes, bytes | None]]:
+    """Overwrite keys of a topic meanwhile; the newest values are complete behind the block."""
+    newest: dict[bytes, bytes | None] = {}
+    has_to_end = threading.Event()
+
+    def write() -> None:
+        first = 0
+        while not has_to_end.is_set():
+            newest.update(overwrite(cluster, topic, first, 5_000))
+            first += 5_000
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(write)
+        try:
+            yield newest
+        finally:
+            has_to_end.set()
+        written.result(8 * DEADLINE_SECONDS)
+
+
+@pytest.mark.timeout(300)
+def test_a_topic_that_is_written_to_is_compacted_once_the_feature_is_raised(make_cluster: ClusterMaker) -> None:
+    cluster = make_cluster(3, **{"log.cleaner.backoff.ms": 100, "log.cleaner.io.max.bytes.per.second": 0})
+    cluster.start()
+    topic, at = "raised", ("--brokers", cluster.bootstrap)
+    create_topic(cluster, topic, **{"segment.bytes": _MIB})
+    settings = [word for key, value in _COMPACTED.items() for word in ("--set", f"{key}={value}")]
+    to_compact = ("topic", "alter-config", topic, *settings, *at)
+    with overwriting(cluster, topic) as newest:
+        assert "raftka.compaction" in raftka(*to_compact, code=1).stderr
+        for broker in cluster.brokers.values():
+            broker.config["unstable.feature.versions.enable"] = True
+            broker.terminate()
+            cluster.restart([broker.node_id])
+        # That all brokers can do it does not decide it.
+        assert "raftka.compaction" in raftka(*to_compact, code=1).stderr
+        raftka("cluster", "features", "upgrade", "raftka.compaction=1", *at)
+        raftka(*to_compact)
+        eventually("each broker has removed records", lambda: all(map(removed, cluster.running)) or None, 120.0)
+    assert {key: value for _, key, value in read(cluster, topic)} == newest
+
+
+def removed(broker: BrokerProcess) -> float:
+    """Return how many records the passes of a broker have removed."""
+    with urllib.request.urlopen(f"http://{broker.admin}/metrics", timeout=5.0) as answer:
+        found = _REMOVED.findall(answer.read().decode())
+    return sum(map(float, found))
