@@ -294,11 +294,14 @@ class Partition:
     async def _start_at(self, offset: Offset) -> LogStart:
         """Return the start that makes `offset` the first one that can be read; it is at most the end of the log."""
         log = self._log
-        index = await log.reader.index_of_offset(offset)
-        base_offset = log.next_offset
-        if index <= log.dirty_index:
-            base_offset = (await log.read(index, 1, index))[0].base_offset
-        return LogStart(index, base_offset, offset, log.term_at(Index(index - 1)))
+        while True:
+            index = await log.reader.index_of_offset(offset)
+            if index > log.dirty_index:
+                return LogStart(index, log.next_offset, offset, log.term_at(Index(index - 1)))
+            entry = (await log.read(index, 1, index))[0]
+            # A pass of compaction may have put a placeholder there meanwhile, which begins earlier.
+            if entry.index == index:
+                return LogStart(index, entry.base_offset, offset, log.term_at(Index(index - 1)))
 
     async def apply_retention(self, now_ms: int, deadline: float) -> Offset | None:
         """Delete whole segments that the topic's configuration does not keep; return the new start if it moved.

@@ -63,11 +63,12 @@ class PartitionReader:
             entries = await self._in_term(term, read_entries(self._log, first, max_bytes, visible, rows))
             if not entries:
                 break
-            last = entries[-1].last_index
-            # S7: what is not visible may still be replaced.
-            assert first <= entries[0].index <= last <= visible
+            # S7: what is not visible may still be replaced. A placeholder may have come meanwhile, which begins before
+            # `first`, or ends behind what was visible: it stands for committed entries.
+            assert first <= entries[0].last_index
+            assert entries[-1].index <= visible
             batches = [entry.payload for entry in entries if entry.kind is EntryKind.DATA]
-            first = Index(last + 1)
+            first = Index(entries[-1].last_index + 1)
         return batches
 
     async def fetch_committed(self, offset: Offset, max_bytes: int, *, from_files: bool) -> CommittedBatches:
@@ -108,12 +109,15 @@ class PartitionReader:
             StorageError, NotLeaderError: As `fetch`.
         """
         term, visible = self._consensus.term, self._end.last_read(read_committed=read_committed)
-        hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
-        if hit is None:
-            return None
-        _, _, index = hit
-        entry = (await self._in_term(term, self._log.read(index, 1, index)))[0]
-        return TimestampHit(entry.payload, entry.term, index)
+        while True:
+            hit = await self._in_term(term, self._log.reader.offset_of_timestamp(timestamp_ms, visible, first=first))
+            if hit is None:
+                return None
+            _, _, index = hit
+            entry = (await self._in_term(term, self._log.read(index, 1, index)))[0]
+            # A pass of compaction may have put a placeholder there meanwhile. Then there is another hit, or none.
+            if entry.kind is EntryKind.DATA:
+                return TimestampHit(entry.payload, entry.term, index)
 
     async def max_timestamp(self, *, first: Index, read_committed: bool) -> int | None:
         """Return the largest timestamp of any visible batch in entry `first` or later, None if there is none.
