@@ -239,6 +239,9 @@ class Compactor:
                 return False
             swapped = await partition.compaction.swap(result)
         except (ChildError, StorageError, OSError) as error:
+            if partition not in [*self._partitions]:
+                # Its replica has left this node meanwhile, with its files.
+                return False
             if isinstance(error, CorruptLogError):
                 # As a read that finds damage: the replica's owner decides.
                 partition.report_damage(error)

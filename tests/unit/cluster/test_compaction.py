@@ -71,8 +71,9 @@ class Node:
         partition = story.cluster.partition(node_id, story.group)
         assert partition is not None
         self.partition = partition
+        self.partitions = [partition]
         self.compactor = Compactor(
-            [partition],
+            self.partitions,
             lambda _: self.policy,
             self.cleaner,
             machine.environment.wall_clock,
@@ -196,6 +197,16 @@ def test_a_pass_is_given_up_if_the_policy_changes_meanwhile() -> None:
         assert not [name for name in names if name.endswith(CLEANED_SUFFIX)]
         node.policy = POLICY
         story.wait(lambda: node.clean_index > 6, 60.0)
+
+
+def test_a_pass_over_a_replica_that_leaves_meanwhile_has_not_failed() -> None:
+    with Scenario(78, segment_bytes=SEGMENT_BYTES) as story:
+        node = Node(story, story.leader, ChildError("its files are gone"))
+        written(story)
+        story.wait(lambda: node.cleaner.passes == 1, 60.0)
+        node.partitions.clear()
+        story.run_for(10.0)
+        assert (node.cleaner.errors, node.compactor.counts.failures) == ([], 0)
 
 
 def test_damage_that_a_pass_finds_is_what_a_read_finds() -> None:
