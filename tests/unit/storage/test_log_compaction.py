@@ -72,7 +72,7 @@ def check(log: Log, entries: list[Entry], original: Original) -> None:
     before, after = records_of(original.entries), records_of(entries)
     assert all(before[at] == content for at, content in after.items())
     aborted = aborted_offsets(original)
-    assert by_key(after, aborted) == by_key(before, aborted)
+    assert by_key(after, aborted) == by_key(before, aborted), "the log by key is another one"
 
 
 def run(what: Coroutine[Any, Any, T]) -> T:

@@ -205,7 +205,7 @@ def compare(pair: Pair) -> None:
     for offset in range(int(single.start_offset), int(single.next_offset)):
         found_at = pair.run(merged.reader.index_of_offset(Offset(offset)))
         one = pair.run(single.reader.index_of_offset(Offset(offset)))
-        assert pair.holder(one).index == found_at
+        assert pair.holder(one).index == found_at, f"offset {offset} is looked up in the wrong entry"
         assert single.term_of_offset(Offset(offset)) == merged.term_of_offset(Offset(offset))
     for term in range(int(single.last_term) + 2):
         assert single.epoch_end(Term(term)) == merged.epoch_end(Term(term))

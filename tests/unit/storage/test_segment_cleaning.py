@@ -212,8 +212,8 @@ def check_pass(original: Original, request: CleaningRequest, result: CleaningRes
     assert result.outputs[-1].last_source == covered[-1].path
     due, offset = entries[0].index, entries[0].base_offset
     for entry in entries:
-        if entry.index == request.kept_index:
-            assert entry.payload == original.entries[entry.index - 1].payload
+        if entry.index <= request.kept_index <= entry.last_index:
+            assert entry.payload == original.entries[entry.index - 1].payload, "the newest batch is gone"
         if entry.kind is EntryKind.DATA:
             header, data = read_header(entry.payload), unpack_records(entry.payload)
             if not header.is_control:
@@ -221,13 +221,14 @@ def check_pass(original: Original, request: CleaningRequest, result: CleaningRes
                 assert header.max_timestamp == max(times)
         assert (entry.index, entry.base_offset) == (due, offset)
         due, offset = Index(entry.last_index + 1), entry.end_offset
-        assert {original.entries[index - 1].term for index in range(entry.index, due)} == {entry.term}
+        terms = {original.entries[index - 1].term for index in range(entry.index, due)}
+        assert terms == {entry.term}, "an entry stands for entries of another term"
     rest = [each for each in original.entries if each.index > last]
     assert due == (rest[0].index if rest else original.entries[-1].index + 1)
     before, after = records_of(original.entries), records_of([*entries, *rest])
     assert all(before[at] == content for at, content in after.items())
     aborted = aborted_offsets(original)
-    assert by_key(after, aborted) == by_key(before, aborted)
+    assert by_key(after, aborted) == by_key(before, aborted), "the log by key is another one"
     return entries
 
 
