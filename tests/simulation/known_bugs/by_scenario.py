@@ -19,6 +19,8 @@ _AT_COORDINATORS = (
     "tests/unit/kafka_api/transactions/test_coordinator_bugs.py::test_a_bug_planted_in_the_coordinator_is_found"
 )
 _IN_PARTITIONS = "tests/unit/kafka_api/test_transaction_bugs.py::test_a_planted_bug_in_transactions_is_found"
+_DELETES = f"{_SCENARIOS}/test_deletes_of_members.py"
+_IN_PASSES = "tests/unit/storage/test_planted_compaction_bugs.py::test_a_bug_planted_in_compaction_is_found"
 BY_SCENARIO = (
     ScenarioBug(
         "segments go after a snapshot was renamed into its place and before the directory was fsynced",
@@ -348,5 +350,44 @@ BY_SCENARIO = (
         "a pending offset is applied over a newer one",
         "RFC 0021 section 8; KIP-447",
         "tests/unit/cluster/groups/test_pending_offsets.py::test_the_model_of_pending_offsets_catches_a_planted_bug",
+    ),
+    ScenarioBug(
+        "tombstones go by what the members have matched, and not by how far they are clean",
+        "RFC 0022 section 4",
+        f"{_DELETES}::test_a_tombstone_goes_too_early_if_what_members_have_matched_bounds_it",
+    ),
+    ScenarioBug(
+        "a replica whose log was damaged and filled again goes on telling its former clean index",
+        "RFC 0022 section 4",
+        f"{_DELETES}::test_a_tombstone_goes_too_early_if_a_clean_index_outlives_its_log",
+    ),
+    ScenarioBug(
+        "a tombstone goes that a learner lacks",
+        "RFC 0022 section 4",
+        f"{_DELETES}::test_a_deleted_key_comes_back_in_a_learner_if_only_voters_bound_tombstones",
+    ),
+    ScenarioBug(
+        "one time counts for all tombstones of a segment: the newest one, or the oldest",
+        "RFC 0022 section 3; KAFKA-8522",
+        _IN_PASSES,
+    ),
+    ScenarioBug(
+        "the newest entry with records goes, and readers never arrive at the end",
+        "RFC 0022 section 3",
+        _IN_PASSES,
+    ),
+    ScenarioBug("the map of a pass holds records above the commit index", "RFC 0022 section 3", _IN_PASSES),
+    ScenarioBug("an aborted record supersedes a committed one", "RFC 0022 section 5", _IN_PASSES),
+    ScenarioBug("a key equals what the map holds for a longer one", "RFC 0022 section 5", _IN_PASSES),
+    ScenarioBug("a placeholder stands for entries of two terms", "RFC 0022 section 2", _IN_PASSES),
+    ScenarioBug(
+        "an offset that a placeholder covers is looked up as if each entry had one record",
+        "RFC 0022 section 2",
+        _IN_PASSES,
+    ),
+    ScenarioBug(
+        "a swap is committed without an fsync of the directory, or its sources go without one before the last rename",
+        "RFC 0022 section 6",
+        _IN_PASSES,
     ),
 )

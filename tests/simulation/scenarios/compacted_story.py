@@ -53,7 +53,17 @@ def compact(story: Scenario, node_id: int) -> int:
 
 def table(story: Scenario, node_id: int) -> dict[bytes, bytes]:
     """Return a replica's log by key."""
-    log, found = story.replica(node_id).log, {}
+    return dict(_keyed(story, node_id))
+
+
+def records(story: Scenario, node_id: int) -> list[bytes]:
+    """Return all records in a replica's log."""
+    return [content for _, content in _keyed(story, node_id)]
+
+
+def _keyed(story: Scenario, node_id: int) -> list[tuple[bytes, bytes]]:
+    log = story.replica(node_id).log
+    found: list[tuple[bytes, bytes]] = []
 
     async def run() -> None:
         index = log.start_index
@@ -62,8 +72,8 @@ def table(story: Scenario, node_id: int) -> dict[bytes, bytes]:
                 index = Index(entry.last_index + 1)
                 if entry.kind is EntryKind.DATA:
                     data = unpack_records(entry.payload)
-                    for each in keyed_records(read_header(entry.payload), data):
-                        found[each.key] = data[each.begin : each.end]
+                    keyed = keyed_records(read_header(entry.payload), data)
+                    found.extend((each.key or b"", data[each.begin : each.end]) for each in keyed)
 
     story.world.run(story.machine(node_id), run())
     return found
