@@ -376,6 +376,11 @@ BY_SCENARIO = (
         "RFC 0022 section 3",
         _IN_PASSES,
     ),
+    ScenarioBug(
+        "a broker does not name the newest entry with records to its passes",
+        "RFC 0022 section 3",
+        f"{_SCENARIOS}/test_newest_records.py::test_readers_never_arrive_if_the_broker_names_no_newest_record",
+    ),
     ScenarioBug("the map of a pass holds records above the commit index", "RFC 0022 section 3", _IN_PASSES),
     ScenarioBug("an aborted record supersedes a committed one", "RFC 0022 section 5", _IN_PASSES),
     ScenarioBug("a key equals what the map holds for a longer one", "RFC 0022 section 5", _IN_PASSES),

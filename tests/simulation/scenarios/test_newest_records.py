@@ -1,0 +1,79 @@
+"""RFC 0022, section 3: the newest record stays whatever it is, so that a reader who asks for the end gets there."""
+
+from dataclasses import replace
+
+import pytest
+
+from cluster import compaction_limits, partition
+from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy
+from cluster.partition import Partition
+from model.ids import NO_INDEX, Offset
+from raft.compaction_bounds import ask_for_clean_indexes
+from storage.entry import EntryKind
+from storage.log_compaction import CleaningLimits
+from storage.segment_cleaning import clean
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, put
+from tests.simulation.scenarios.scenario import Scenario
+
+POLICY = CompactionPolicy(0.5, 0, 0, NO_MAX_LAG, is_deleted=False, segment_bytes=1 << 20)
+
+
+def _make_pass(story: Scenario, node_id: int, now_ms: int) -> None:
+    """Make a pass as far as the broker lets it go."""
+    here = story.cluster.partition(node_id, story.group)
+    assert here is not None
+
+    async def run(here: Partition) -> None:
+        limits = await here.cleaning_limits(POLICY, now_ms, 1 << 20)
+        assert limits is not None
+        request = await here.compaction.request(limits)
+        assert request is not None
+        await here.compaction.swap(clean(story.machine(node_id).environment.files, request))
+
+    story.world.run(story.machine(node_id), run(here))
+
+
+def _kind_of_newest(story: Scenario, node_id: int) -> EntryKind:
+    """Return what a reader finds at the last offset."""
+    log = story.replica(node_id).log
+    last = Offset(log.next_offset - 1)
+    index = story.world.run(story.machine(node_id), log.reader.index_of_offset(last))
+    return story.world.run(story.machine(node_id), log.read(index, 1))[0].kind
+
+
+def _the_newest_record_is_a_tombstone_that_may_go() -> None:
+    """It fills its segment, and two later leaders have written their barriers behind it."""
+    with Scenario(68, segment_bytes=SEGMENT_BYTES) as story:
+        for number in range(6):
+            put(story, story.leader, KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
+        put(story, story.leader, b"k" * (SEGMENT_BYTES - 200), None, producer=8, sequence=6)
+        newest = story.replica(story.leader).log.dirty_index
+        for node_id in story.followers:
+            story.elect_into_office(node_id)
+        for node_id in story.world.nodes:
+            log = story.replica(node_id).log
+            story.wait(lambda log=log: log.snapshot_index >= log.closed_index >= newest)
+        for number in range(3):
+            for node_id in story.world.nodes:
+                _make_pass(story, node_id, 10**15 + number)
+            leader = story.replica(story.leader)
+            client = story.cluster.nodes[story.leader].groups._node.client
+            ask_for_clean_indexes(client, [leader])
+            story.wait(lambda leader=leader: not leader.state.clean_indexes._lowest_sent)
+        assert story.replica(story.leader).deletes_to >= newest
+        for node_id in story.world.nodes:
+            assert _kind_of_newest(story, node_id) is EntryKind.DATA, "a reader never arrives at the end"
+
+
+def test_a_tombstone_that_is_the_newest_record_stays_when_it_may_go() -> None:
+    _the_newest_record_is_a_tombstone_that_may_go()
+
+
+def test_readers_never_arrive_if_the_broker_names_no_newest_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def without(*arguments: object) -> CleaningLimits | None:
+        limits = await compaction_limits.cleaning_limits(*arguments)  # type: ignore[arg-type]
+        return None if limits is None else replace(limits, kept_index=NO_INDEX)
+
+    monkeypatch.setattr(partition, "cleaning_limits", without)
+    with pytest.raises(AssertionError, match="a reader never arrives at the end"):
+        _the_newest_record_is_a_tombstone_that_may_go()
