@@ -20,6 +20,7 @@ _AT_COORDINATORS = (
 )
 _IN_PARTITIONS = "tests/unit/kafka_api/test_transaction_bugs.py::test_a_planted_bug_in_transactions_is_found"
 _DELETES = f"{_SCENARIOS}/test_deletes_of_members.py"
+_LIMITS = f"{_SCENARIOS}/test_limits_of_passes.py"
 _IN_PASSES = "tests/unit/storage/test_planted_compaction_bugs.py::test_a_bug_planted_in_compaction_is_found"
 BY_SCENARIO = (
     ScenarioBug(
@@ -379,7 +380,12 @@ BY_SCENARIO = (
     ScenarioBug(
         "a broker does not name the newest entry with records to its passes",
         "RFC 0022 section 3",
-        f"{_SCENARIOS}/test_newest_records.py::test_readers_never_arrive_if_the_broker_names_no_newest_record",
+        f"{_LIMITS}::test_readers_never_arrive_if_the_broker_names_no_newest_record",
+    ),
+    ScenarioBug(
+        "a broker lets its passes go as far as its log, and not as far as what is committed",
+        "RFC 0022 section 3",
+        f"{_LIMITS}::test_a_committed_record_is_lost_if_the_end_of_the_log_bounds_a_pass",
     ),
     ScenarioBug("the map of a pass holds records above the commit index", "RFC 0022 section 3", _IN_PASSES),
     ScenarioBug("an aborted record supersedes a committed one", "RFC 0022 section 5", _IN_PASSES),

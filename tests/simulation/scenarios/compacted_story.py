@@ -22,14 +22,20 @@ def record_of(key: bytes, value: bytes | None) -> bytes:
 
 
 def put(story: Scenario, node_id: int, key: bytes, value: bytes | None, *, producer: int, sequence: int) -> Write:
-    """Hand a record with a key to a node, from an idempotent producer."""
+    """Hand a record with a key to a node, from an idempotent producer, and wait for the answer."""
+    write = offer(story, node_id, key, value, producer=producer, sequence=sequence)
+    story.wait(lambda: write.is_answered)
+    return write
+
+
+def offer(story: Scenario, node_id: int, key: bytes, value: bytes | None, *, producer: int, sequence: int) -> Write:
+    """As `put`, and wait for nothing."""
     how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
     batch = build_batch(b"", payload=record_of(key, value), timestamps=[1000], **how)
     write = Write(content_key(batch), QUORUM)
     story.writes.append(write)
     story.cluster.history.sent.add(write.content)
     story.machine(node_id).spawn(story._produce(node_id, write, bytearray(batch), 1, 60.0))
-    story.wait(lambda: write.is_answered)
     return write
 
 

@@ -1,4 +1,4 @@
-"""RFC 0022, section 3: the newest record stays whatever it is, so that a reader who asks for the end gets there."""
+"""RFC 0022, section 3: what a broker lets a pass do: up to what is committed, and never the newest record."""
 
 from dataclasses import replace
 
@@ -9,10 +9,11 @@ from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy
 from cluster.partition import Partition
 from model.ids import NO_INDEX, Offset
 from raft.compaction_bounds import ask_for_clean_indexes
+from raft.consensus import Consensus
 from storage.entry import EntryKind
 from storage.log_compaction import CleaningLimits
 from storage.segment_cleaning import clean
-from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, put
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, offer, put, table
 from tests.simulation.scenarios.scenario import Scenario
 
 POLICY = CompactionPolicy(0.5, 0, 0, NO_MAX_LAG, is_deleted=False, segment_bytes=1 << 20)
@@ -27,7 +28,7 @@ def _make_pass(story: Scenario, node_id: int, now_ms: int) -> None:
         limits = await here.cleaning_limits(POLICY, now_ms, 1 << 20)
         assert limits is not None
         request = await here.compaction.request(limits)
-        assert request is not None
+        assert request is not None, "there is nothing to clean"
         await here.compaction.swap(clean(story.machine(node_id).environment.files, request))
 
     story.world.run(story.machine(node_id), run(here))
@@ -77,3 +78,40 @@ def test_readers_never_arrive_if_the_broker_names_no_newest_record(monkeypatch: 
     monkeypatch.setattr(partition, "cleaning_limits", without)
     with pytest.raises(AssertionError, match="a reader never arrives at the end"):
         _the_newest_record_is_a_tombstone_that_may_go()
+
+
+def _a_leader_that_is_alone_overwrites_all_keys() -> None:
+    """It makes a pass, then the next leader has its last entries cut off."""
+    with Scenario(69, segment_bytes=SEGMENT_BYTES) as story:
+        alone, other = story.leader, story.followers[0]
+        for number in range(9):
+            put(story, alone, KEYS[number % 3], b"old" * 300, producer=8, sequence=number)
+        log = story.replica(alone).log
+        story.wait(lambda: log.snapshot_index >= log.closed_index > 6)
+        story.connect(story.followers)
+        commit = story.replica(alone).state.commit_index
+        for number in range(9):
+            offer(story, alone, KEYS[number % 3], b"never" * 300, producer=8, sequence=9 + number)
+        story.wait(lambda: log.flushed_index >= commit + 9)
+        _make_pass(story, alone, 10**15)
+        assert story.replica(alone).state.commit_index == commit
+        story.heal()
+        story.elect_into_office(other)
+        ends = [story.replica(node_id).log for node_id in (alone, other)]
+        story.wait(lambda: len({log.last_term for log in ends}) == len({log.dirty_index for log in ends}) == 1)
+        assert table(story, alone) == table(story, other), "what was never committed has superseded a record"
+        story.converge()
+
+
+def test_a_pass_of_a_leader_that_is_alone_keeps_what_is_committed() -> None:
+    _a_leader_that_is_alone_overwrites_all_keys()
+
+
+def test_a_committed_record_is_lost_if_the_end_of_the_log_bounds_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def as_far_as_written(consensus: Consensus, *rest: object) -> CleaningLimits | None:
+        limits = await compaction_limits.cleaning_limits(consensus, *rest)  # type: ignore[arg-type]
+        return None if limits is None else replace(limits, end=consensus.log.dirty_index)
+
+    monkeypatch.setattr(partition, "cleaning_limits", as_far_as_written)
+    with pytest.raises(AssertionError, match="what was never committed has superseded a record"):
+        _a_leader_that_is_alone_overwrites_all_keys()
