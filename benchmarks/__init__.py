@@ -9,6 +9,8 @@
 * `living`         clusters that change while they run: moves, restarts, new brokers, lost disks.
 * `soak`           ten minutes of full load with retention.
 * `transactions`   rates, latencies and failover of transactions, part by part; `transactional_ids` is one of them.
+* `compaction`     compacted topics, part by part: `compaction_pass`, `compaction_overwrites`, `compaction_slices` (its
+  brokers are `sliced_process`), and what is measured beside Kafka.
 * `scrape_cost`    what a scrape of the metrics costs, and what producers feel of it.
 * `checkers`       `raftka check` on one core; `audit`: the same on Spark.
 * `archive`        a topic to Parquet and back to the log's CRC32C, on Spark. Both need the extra `spark`.

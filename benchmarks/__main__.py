@@ -15,7 +15,7 @@ from benchmarks import (
     archive,
     audit,
     checkers,
-    compaction_pass,
+    compaction,
     failover,
     level_stages,
     scrape_cost,
@@ -68,7 +68,7 @@ _BENCHMARKS: dict[str, _Benchmark] = {
     "checkers": checkers.measure,
     "audit": audit.measure,
     "archive": archive.measure,
-    "compaction_pass": compaction_pass.measure,
+    **compaction.ALONE,
     **transactions.ALONE,
 }
 # These start Apache Kafka too.
@@ -84,11 +84,12 @@ _BESIDE_KAFKA: dict[str, _Benchmark] = {
     "group_consume": group_consume.measure,
     "connections": connections.measure,
     "spark_source": spark_source.measure,
+    **compaction.BESIDE_KAFKA,
     **transactions.BESIDE_KAFKA,
 }
 _ALL = _BENCHMARKS | _BESIDE_KAFKA
 # One word for several: each has a result of its own.
-_SEVERAL = {"all": list(_ALL), "transactions": transactions.PARTS}
+_SEVERAL = {"all": list(_ALL), "compaction": compaction.PARTS, "transactions": transactions.PARTS}
 _SCRATCH = ROOT / "build" / "benchmarks"
 
 

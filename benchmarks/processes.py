@@ -20,3 +20,20 @@ def rss_megabytes(pid: int) -> float:
         if line.startswith("VmRSS"):
             return round(int(line.split()[1]) * 1024 / 1e6, 1)
     raise ProcessLookupError(pid)
+
+
+def children(pid: int) -> list[str]:
+    """Return the command lines of the processes that the main thread of a process has started and that still run."""
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [_command_line(int(child)) for child in found]
+    except FileNotFoundError:
+        # The process has ended since.
+        return []
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -7,6 +7,7 @@
 * `footprint`    memory and CPU of brokers that have nothing to do; `connections` of each idle connection.
 * `groups`       rebalances and commits of consumer groups; `group_consume` a member that reads what is being written.
 * `transactional`  both clusters with transactions; `transaction_rate`, `visible_commits` and `transform` measure them.
+* `compacted`    topics that are compacted, and passes; `compacted_produce` and `compacted_latency` measure them.
 * `spark_source`  Spark's Kafka source, with the extra `spark`.
 
 Both clusters run all the time and one of them is loaded: to start them in turns would have every run of Kafka on a cold

@@ -137,6 +137,7 @@ def rivals(
     plan: Plan,
     options: Mapping[str, str] | None = None,
     warm: Callable[[Cluster, float], None] | None = None,
+    properties: Mapping[str, str] | None = None,
 ) -> Iterator[Rivals]:
     """Start both clusters, and load one after the other as long as the plan says.
 
@@ -145,8 +146,9 @@ def rivals(
         plan: Says how long each is loaded.
         options: Configuration of Raftka's brokers.
         warm: Loads a cluster for so many seconds; `warm_up` if nothing is said.
+        properties: Configuration of Kafka's brokers, beside what all have.
     """
-    with running_kafka(data_dir) as kafka, running_cluster(data_dir, options) as raftka:
+    with running_kafka(data_dir, properties=properties) as kafka, running_cluster(data_dir, options) as raftka:
         found = Rivals(raftka, kafka)
         for contender in found.both():
             (warm or warm_up)(contender.cluster, plan.warm_up_seconds)

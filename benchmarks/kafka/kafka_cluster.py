@@ -72,6 +72,10 @@ class KafkaCluster:
         """Pid by node id, of those that run."""
         return {node: child.pid for node, child in self._children.items() if child.poll() is None}
 
+    def log_path(self, node: int) -> Path:
+        """Return the file of what a broker logs."""
+        return self._folder / f"broker-{node}.log"
+
     def start(self) -> None:
         """Format the storage, start the brokers and wait until they are one cluster."""
         cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
@@ -82,7 +86,7 @@ class KafkaCluster:
             if child.returncode != 0:
                 raise BenchmarkError(f"Kafka could not format its storage: {out[-300:].decode(errors='replace')}")
         for node in nodes:
-            with self._log_path(node).open("ab") as log:
+            with self.log_path(node).open("ab") as log:
                 command = java_command("kafka.Kafka", str(self._properties_path(node)))
                 command[1:1] = _HEAP
                 # A harness that is killed leaves no JVMs behind.
@@ -154,7 +158,7 @@ class KafkaCluster:
     def _is_complete(self) -> bool | None:
         for node, child in self._children.items():
             if child.poll() is not None:
-                tail = self._log_path(node).read_bytes()[-500:].decode(errors="replace")
+                tail = self.log_path(node).read_bytes()[-500:].decode(errors="replace")
                 raise BenchmarkError(f"Kafka's broker {node} ended with {child.returncode}: {tail}")
         try:
             return len(kafka_client.read_cluster(self.bootstrap, 2.0).brokers) == len(self._addresses) or None
@@ -184,9 +188,6 @@ class KafkaCluster:
 
     def _properties_path(self, node: int) -> Path:
         return self._folder / f"server-{node}.properties"
-
-    def _log_path(self, node: int) -> Path:
-        return self._folder / f"broker-{node}.log"
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 /* One producer with librdkafka's defaults: what it gets through, or how long each record takes.
  *
  *   producer mode=flood|single|open|end_to_end|stamped brokers=HOST:PORT topic=NAME size=BYTES acks=all|1|0 seconds=S
- *            [warm_up=S] [count=RECORDS] [partition=N] [rate=RECORDS_PER_SECOND] [samples=FILE] [conf.NAME=VALUE ...]
+ *            [warm_up=S] [count=RECORDS] [partition=N] [rate=RECORDS_PER_SECOND] [keys=N] [samples=FILE]
+ *            [conf.NAME=VALUE ...]
  *
  *   flood       as fast as the queue takes records, to the partitions that librdkafka chooses, or to `partition`; or
  *               `count` records
@@ -15,6 +16,8 @@
  * Prints `began` and `ended` around the measured window and one line of JSON. `samples` gets a double (seconds) for
  * each record that was sent in the window; a record without an answer is NaN. Values are random: no codec and no disk
  * can make them smaller.
+ *
+ * With `keys` each record has a key of 16 digits, one of so many in pseudo-random order, the same in every run.
  */
 #include "client.h"
 
@@ -28,12 +31,14 @@
 #define ANSWER_SECONDS 60
 #define SECONDS_MAX 3600
 #define SAMPLES_MAX 50000000
+#define KEY_BYTES 16
 
 typedef struct {
     const char *mode, *topic_name;
     size_t size;
     double rate, warm_up, seconds;
     int64_t count;
+    uint64_t keys; /* 0: records have none */
     int32_t partition;
 } Plan;
 
@@ -52,6 +57,17 @@ static char first_error[256];
 static void *next_value(void) {
     pool_at = (pool_at + 4099) % (POOL_BYTES - plan.size);
     return pool + pool_at;
+}
+
+/* Writes the next key and returns its length; 0: records have none. */
+static size_t next_key(char *key) {
+    static uint64_t state = 0x9e3779b97f4a7c15;
+    if (!plan.keys) return 0;
+    /* xorshift64: its upper half is random enough, and costs next to nothing. */
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    uint64_t left = (state >> 32) % plan.keys;
+    for (int at = KEY_BYTES; at--; left /= 10) key[at] = (char)('0' + left % 10);
+    return KEY_BYTES;
 }
 
 static int64_t due_at(int64_t record) { return due_from + (int64_t)((double)record * NANOSECONDS / plan.rate); }
@@ -75,7 +91,9 @@ static void on_delivery(rd_kafka_t *_, const rd_kafka_message_t *message, void *
 
 /* Hands a record over; waits while the queue is full. */
 static void send_record(int32_t partition, int flags, void *value, intptr_t number) {
-    while (rd_kafka_produce(topic, partition, flags, value, plan.size, NULL, 0, (void *)number)) {
+    char key[KEY_BYTES];
+    size_t length = next_key(key); /* librdkafka copies it */
+    while (rd_kafka_produce(topic, partition, flags, value, plan.size, length ? key : NULL, length, (void *)number)) {
         if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL)
             die("produce: %s", rd_kafka_err2str(rd_kafka_last_error()));
         rd_kafka_poll(client, 10);
@@ -245,6 +263,7 @@ int main(int count, char **arguments) {
         .warm_up = number(count, arguments, "warm_up", "0"),
         .seconds = number(count, arguments, "seconds", "15"),
         .count = (int64_t)number(count, arguments, "count", "0"),
+        .keys = (uint64_t)number(count, arguments, "keys", "0"),
         .partition = (int32_t)number(count, arguments, "partition", "-1"), /* RD_KAFKA_PARTITION_UA */
     };
     int is_flood = !strcmp(plan.mode, "flood");
