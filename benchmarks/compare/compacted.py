@@ -18,7 +18,7 @@ DELETE, COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}
 # A pass follows each segment of 1 MiB, the smallest that Kafka accepts.
 SMALL_SEGMENTS = {"segment.bytes": str(1024 * 1024), "min.cleanable.dirty.ratio": "0.01"}
 KEYS = 10_000
-# The state of a replica is saved only once it has a producer with an id, and passes go as far as the saved state.
+# As Java's client is by default, and librdkafka is not.
 IDEMPOTENT = {"enable.idempotence": "true"}
 
 _PASSES = re.compile(r"^raftka_compaction_passes_total (\S+)$", re.MULTILINE)

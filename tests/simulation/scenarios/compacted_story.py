@@ -30,7 +30,7 @@ def put(story: Scenario, node_id: int, key: bytes, value: bytes | None, *, produ
 
 def offer(story: Scenario, node_id: int, key: bytes, value: bytes | None, *, producer: int, sequence: int) -> Write:
     """As `put`, and wait for nothing."""
-    how = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+    how = {"producer_id": producer, "producer_epoch": min(producer, 0), "base_sequence": sequence}
     batch = build_batch(b"", payload=record_of(key, value), timestamps=[1000], **how)
     write = Write(content_key(batch), QUORUM)
     story.writes.append(write)

@@ -87,11 +87,12 @@ class Node:
         return int(consensus_of(self.partition).clean_index)
 
 
-def written(story: Scenario, rounds: int = 4) -> None:
+def written(story: Scenario, rounds: int = 4, producer: int = 8) -> None:
     """Overwrite all keys so often that segments are closed, and wait until the state is durable."""
     leader = story.leader
     for number in range(3 * rounds):
-        put(story, leader, KEYS[number % 3], b"new" * 300, producer=8, sequence=number)
+        value, sequence = b"%03d" % number * 300, -1 if producer < 0 else number
+        put(story, leader, KEYS[number % 3], value, producer=producer, sequence=sequence)
     for node_id in story.world.nodes:
         log = story.replica(node_id).log
         story.wait(lambda log=log: log.snapshot_index >= log.closed_index > 6)
@@ -107,6 +108,15 @@ def test_each_replica_is_cleaned_and_none_again_without_need() -> None:
         made = [node.cleaner.passes for node in nodes]
         story.run_for(120.0)
         assert [node.cleaner.passes for node in nodes] == made
+        story.converge()
+
+
+def test_a_log_without_idempotent_producers_is_cleaned_too() -> None:
+    with Scenario(79, segment_bytes=SEGMENT_BYTES) as story:
+        nodes = [Node(story, node_id) for node_id in story.world.nodes]
+        # They leave no state that a start would have to replay.
+        written(story, producer=-1)
+        story.wait(lambda: all(node.clean_index > 6 for node in nodes), 60.0)
         story.converge()
 
 
