@@ -40,7 +40,7 @@ run-pipeline: java $(PIPELINE_STAMP)  ## a load, lost leaders, archive and telem
 # What the tests in ARGS need: a path decides, and without one it is what the whole tier needs.
 PATHS := $(filter tests%,$(ARGS))
 names = $(strip $(if $(PATHS),$(foreach each,$(1),$(filter $(each)% tests tests/,$(PATHS))),$(2)))
-ON_BROKERS := tests/process tests/clients tests/chaos tests/pipeline
+ON_BROKERS := tests/process tests/clients tests/chaos tests/pipeline tests/ecosystem
 FOR_TESTS := $(TESTS_STAMP) $(if $(call names,$(ON_BROKERS),all),system-packages)
 FOR_TESTS += $(if $(call names,tests/pipeline tests/unit/pipeline),$(PIPELINE_STAMP))
 FOR_TESTS += $(if $(call names,tests/docs),$(DOCS_STAMP))
@@ -48,14 +48,18 @@ FOR_TESTS += $(if $(call names,tests/packaging tests/process/test_versions.py),$
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadscope --no-loadscope-reorder
 
 test: $(FOR_TESTS)  ## what a change breaks first, in at most 15 minutes (ARGS=... goes to pytest and may name any test)
-	@$(PYTEST) $(if $(ARGS),$(ARGS),-m "not slow and not long")
+	@$(PYTEST) $(if $(ARGS),$(ARGS),-m "not slow and not long and not ecosystem")
 
 test-slow: system-packages java-if-possible $(TESTS_STAMP) $(PIPELINE_STAMP) $(DOCS_STAMP) $(BUILD_STAMP)  ## the rest of what the gate runs: the CLI, clients, chaos, planted bugs, Spark
-	@$(PYTEST) -m "slow and not long" $(ARGS)
+	@$(PYTEST) -m "slow and not long and not ecosystem" $(ARGS)
 
 # A run that has left out what it is for must not pass: here it fails for want of a tool, a JVM or a connector.
 test-long: system-packages-long promtool  ## the tests that take too long for the default suite; what is missing for them fails
 	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 RAFTKA_NEED_SPARK=1 $(BIN)/python -m pytest -m long $(ARGS)
+
+# Every framework runs on Apache Kafka, too.
+test-ecosystem: system-packages-long  ## Kafka Streams and other frameworks, on Apache Kafka and on Raftka; what is missing for them fails
+	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 $(BIN)/python -m pytest -m ecosystem tests/ecosystem $(ARGS)
 
 sent-requests: system-packages-long  ## run every client's tasks; record outcomes and requests for docs/compatibility.md
 	@$(WITH_TOOLS) RAFTKA_NEED_CLIENTS=1 $(BIN)/python -m tests.clients.sent $(ARGS)

@@ -31,7 +31,7 @@ _STOP_SECONDS = 10.0
 _REQUEST_SECONDS = 10.0
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 # What kafka-server-start.sh and kafka-run-class.sh give the JVM when nobody says otherwise.
-_HEAP = ["-Xms1G", "-Xmx1G"]
+_HEAP = "1G"
 _TIED = ["setpriv", "--pdeathsig", "KILL"]
 _JVM = [
     "-server",
@@ -55,9 +55,14 @@ class KafkaCluster:
     name = "kafka"
 
     def __init__(
-        self, folder: Path, addresses: list[BrokerAddresses], properties: Mapping[str, object] | None = None
+        self,
+        folder: Path,
+        addresses: list[BrokerAddresses],
+        properties: Mapping[str, object] | None = None,
+        heap: str = _HEAP,
     ) -> None:
         self._folder = folder
+        self._heap = heap
         self._addresses = addresses
         self._more_properties = dict(properties or {})
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -88,7 +93,7 @@ class KafkaCluster:
         for node in nodes:
             with self.log_path(node).open("ab") as log:
                 command = java_command("kafka.Kafka", str(self._properties_path(node)))
-                command[1:1] = _HEAP
+                command[1:1] = [f"-Xms{self._heap}", f"-Xmx{self._heap}"]
                 # A harness that is killed leaves no JVMs behind.
                 command[:0] = _TIED if shutil.which(_TIED[0]) else []
                 self._children[node] = subprocess.Popen(
@@ -192,16 +197,16 @@ class KafkaCluster:
 
 @contextmanager
 def running_kafka(
-    data_dir: Path, nodes: int = _NODES, properties: Mapping[str, object] | None = None
+    data_dir: Path, nodes: int = _NODES, properties: Mapping[str, object] | None = None, heap: str = _HEAP
 ) -> Iterator[KafkaCluster]:
     """Start brokers, three if nothing is said, in a new folder below `data_dir`; stop and remove them afterwards.
 
-    `properties` are added to those of each broker.
+    `properties` are added to those of each broker. `heap` is the size of its heap, as -Xmx has it.
     """
     # Before the folder is made: the first time this downloads a hundred jars.
     class_path()
     folder = Path(tempfile.mkdtemp(prefix="kafka-", dir=data_dir.resolve()))
-    cluster = KafkaCluster(folder, choose_addresses(nodes, PortRequest(0, 0, 0)), properties)
+    cluster = KafkaCluster(folder, choose_addresses(nodes, PortRequest(0, 0, 0)), properties, heap)
     try:
         cluster.start()
         yield cluster

@@ -1,9 +1,9 @@
 """Kafka Streams' own program for tests of exactly once (`StreamsEosTest`), which Kafka's test jar has.
 
-It has three modes. `run` writes random numbers under random keys to the topic `data`. `process-complex` is an instance
-of an application: it copies `data`, keeps the least number and the sum of each key, and of the copies behind a second
-topic the greatest number and the count. `verify-complex` reads all topics at read_committed up to what the application
-has committed, does the sums itself, and compares them record by record.
+It has modes. `run` writes random numbers under random keys to the topic `data`. `process` is an instance of an
+application: it copies `data`, and keeps the least number and the sum of each key. `process-complex` also keeps, of the
+copies behind a second topic, the greatest number and the count. `verify` and `verify-complex` read all topics at
+read_committed up to what the application has committed, do the sums themselves, and compare them record by record.
 
 Nothing of that program is in this repository: Maven fetches the jar that `java/streams/pom.xml` names.
 """
@@ -11,6 +11,7 @@ Nothing of that program is in this repository: Maven fetches the jar that `java/
 import re
 import signal
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
@@ -28,10 +29,18 @@ _SOURCE = "data"
 _PLAIN_TOPICS = (_SOURCE, "echo", "min", "sum", "repartition", "max", "cnt")
 # Streams numbers the parts of a topology: these are the stores of the four aggregations, each with a topic of changes.
 _STORES = (3, 7, 14, 18)
-_CHANGELOGS = tuple(f"{_APPLICATION}-KSTREAM-AGGREGATE-STATE-STORE-{store:010d}-changelog" for store in _STORES)
+# Those of `process`, which is the first half of the topology.
+_SIMPLE_STORES = _STORES[:2]
+
+
+def _changelog(store: int) -> str:
+    return f"{_APPLICATION}-KSTREAM-AGGREGATE-STATE-STORE-{store:010d}-changelog"
+
+
+_CHANGELOGS = tuple(map(_changelog, _STORES))
 
 _CLASS = "org.apache.kafka.streams.tests.StreamsEosTest"
-# Raftka has no compaction yet. Apache Kafka gets the same topics.
+# Of the topics that exist beforehand. Apache Kafka gets the same.
 _TOPIC_CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1"}
 _OPTIONS = {
     "processing.guarantee": "exactly_once_v2",
@@ -52,12 +61,22 @@ _WRITTEN = re.compile(r"Producer closed: (\d+) records produced")
 
 def create_topics(bootstrap: str, replicas: int) -> None:
     """Create all topics of the program with the policy delete, and wait until each partition has a leader."""
-    for topic in (*_PLAIN_TOPICS, *_CHANGELOGS):
+    request_topics(bootstrap, (*_PLAIN_TOPICS, *_CHANGELOGS), replicas)
+
+
+def create_plain_topics(bootstrap: str, replicas: int) -> None:
+    """Do the same for the topics that the program does not create itself."""
+    request_topics(bootstrap, _PLAIN_TOPICS, replicas)
+
+
+def request_topics(bootstrap: str, topics: Iterable[str], replicas: int) -> None:
+    """Create topics with the policy delete, and wait until each partition has a leader."""
+    for topic in topics:
         request_topic(bootstrap, NewTopic(topic, PARTITIONS, replicas, config=_TOPIC_CONFIG))
 
     def are_led() -> bool:
         found = kafka_client.read_cluster(bootstrap).topics
-        every = [found.get(topic, []) for topic in (*_PLAIN_TOPICS, *_CHANGELOGS)]
+        every = [found.get(topic, []) for topic in topics]
         return all(len(each) == PARTITIONS and all(one.leader != -1 for one in each) for each in every)
 
     eventually("all topics of Kafka Streams have leaders", are_led)
@@ -65,19 +84,41 @@ def create_topics(bootstrap: str, replicas: int) -> None:
 
 def check_topics_are_as_created(bootstrap: str) -> None:
     """Fail if the application made topics of its own, or gave one that it found another policy."""
-    names = [name for name in kafka_client.read_cluster(bootstrap).topics if name.startswith(_APPLICATION)]
-    assert sorted(names) == sorted(_CHANGELOGS)
-    policies = {name: kafka_client.read_topic_config(bootstrap, name)["cleanup.policy"] for name in names}
-    assert policies == dict.fromkeys(_CHANGELOGS, "delete")
+    assert policies_of(bootstrap, _APPLICATION) == dict.fromkeys(_CHANGELOGS, "delete")
 
 
-class _Process:
-    """One life of the program in one of its modes."""
+def check_application_made_changelogs(bootstrap: str, suffix: str) -> None:
+    """Fail unless the application of `process` or `process-complex` made its compacted topics, and no others."""
+    stores = _STORES if suffix else _SIMPLE_STORES
+    assert policies_of(bootstrap, _APPLICATION) == dict.fromkeys(map(_changelog, stores), "compact")
 
-    def __init__(self, mode: str, properties: Path, log: Path) -> None:
+
+def policies_of(bootstrap: str, application: str) -> dict[str, str]:
+    """Return the clean-up policy of each topic whose name begins with the application's."""
+    names = sorted(name for name in kafka_client.read_cluster(bootstrap).topics if name.startswith(application))
+    return {name: kafka_client.read_topic_config(bootstrap, name)["cleanup.policy"] for name in names}
+
+
+def inputs_done(bootstrap: str, application: str, source: str) -> int | None:
+    """Return how many records of the source an application has committed; None: no coordinator answers."""
+    asked = [ConsumerGroupTopicPartitions(application)]
+    # Held until it has answered: the answer goes with the client.
+    admin = admin_client(bootstrap)
+    try:
+        answer = admin.list_consumer_group_offsets(asked)[application].result(DEADLINE_SECONDS)
+    except KafkaException:
+        return None
+    offsets = [each.offset for each in answer.topic_partitions if each.topic == source]
+    return sum(max(offset, 0) for offset in offsets)
+
+
+class StreamsProcess:
+    """One life of one of Kafka Streams' own programs in one of its modes."""
+
+    def __init__(self, main_class: str, mode: str, properties: Path, log: Path) -> None:
         self._log = log
         self._mode = mode
-        command = [*JAVA, "-Dlog4j2.level=WARN", "-cp", streams_class_path(), _CLASS, str(properties), mode]
+        command = [*JAVA, "-Dlog4j2.level=WARN", "-cp", streams_class_path(), main_class, str(properties), mode]
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
@@ -111,27 +152,29 @@ class StreamsApplication:
     Args:
         bootstrap: The brokers, which have the topics of `create_topics`.
         folder: For states, properties and what the processes say.
+        suffix: Of the modes: "-complex", or nothing.
     """
 
-    def __init__(self, bootstrap: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, folder: Path, suffix: str = "-complex") -> None:
         self._bootstrap = bootstrap
         self._folder = folder
+        self._suffix = suffix
         self._lives = 0
         self._done = 0
-        self._instances: dict[str, _Process] = {}
+        self._instances: dict[str, StreamsProcess] = {}
         self._inputs = self._process("run", "inputs")
 
-    def _process(self, mode: str, name: str) -> _Process:
+    def _process(self, mode: str, name: str) -> StreamsProcess:
         self._lives += 1
         properties = self._folder / f"{name}.properties"
         options = {"bootstrap.servers": self._bootstrap, "state.dir": str(self._folder / name), **_OPTIONS}
         properties.write_text("".join(f"{key}={value}\n" for key, value in options.items()), encoding="utf-8")
-        return _Process(mode, properties, self._folder / f"{name}-{self._lives}.log")
+        return StreamsProcess(_CLASS, mode, properties, self._folder / f"{name}-{self._lives}.log")
 
     def start(self, instance: str) -> None:
         """Start an instance, and wait until it has its part of the partitions and their states."""
         # An instance that was killed finds its folder again, and takes its transactional id over.
-        process = self._instances[instance] = self._process("process-complex", instance)
+        process = self._instances[instance] = self._process(f"process{self._suffix}", instance)
 
         def is_at_work() -> bool:
             process.check_runs()
@@ -168,7 +211,7 @@ class StreamsApplication:
 
     def verify(self) -> None:
         """Let the program compare all outputs with all inputs; fails with what it says."""
-        verifier = self._process("verify-complex", "verifier")
+        verifier = self._process(f"verify{self._suffix}", "verifier")
         try:
             code = verifier.wait(_VERIFY_SECONDS)
         finally:
@@ -191,15 +234,9 @@ class StreamsApplication:
 
     def _inputs_done(self) -> int:
         """Return how many inputs are committed as done; what was known last while no coordinator answers."""
-        asked = [ConsumerGroupTopicPartitions(_APPLICATION)]
-        # Held until it has answered: the answer goes with the client.
-        admin = admin_client(self._bootstrap)
-        try:
-            answer = admin.list_consumer_group_offsets(asked)[_APPLICATION].result(DEADLINE_SECONDS)
-        except KafkaException:
-            return self._done
-        offsets = [each.offset for each in answer.topic_partitions if each.topic == _SOURCE]
-        self._done = sum(max(offset, 0) for offset in offsets)
+        done = inputs_done(self._bootstrap, _APPLICATION, _SOURCE)
+        if done is not None:
+            self._done = done
         return self._done
 
     def _ends_of_logs(self) -> str:
