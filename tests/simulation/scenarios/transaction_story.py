@@ -188,9 +188,12 @@ class TransactionStory(Scenario):
     def abort_as_administrator(self, node_id: int, producers: Collection[StoryTransactor]) -> "Doing":
         """Ask one broker, as if it led, to abort what producers have open in the first partition (KIP-664)."""
         address = (self.machine(node_id).address, KAFKA_PORT)
-        self._administrators += 1
-        wire = self.wire(f"administrator {self._administrators}")
-        return self.spawn(_abort(wire, address, producer) for producer in producers)
+        steps = []
+        for producer in producers:
+            # A connection for each: a broker answers the requests of one connection in their order.
+            self._administrators += 1
+            steps.append(_abort(self.wire(f"administrator {self._administrators}"), address, producer))
+        return self.spawn(steps)
 
     def whole_transactions(self, producers: Collection[StoryTransactor]) -> None:
         """Let all producers do a whole transaction, whatever happened before."""

@@ -10,6 +10,7 @@ import pytest
 from producer_batches import marker, transactional
 from test_producer_transactions import PRODUCER, Log
 
+from cluster import readable_end
 from cluster.producer_state import ProducerState
 from cluster.readable_end import ReadableEnd
 from model.ids import Index, Offset
@@ -42,6 +43,6 @@ def test_nothing_is_stable_until_the_log_has_reached_what_its_state_is_as_of() -
 
 
 def test_aborted_records_are_shown_if_a_state_ahead_of_its_log_is_believed(monkeypatch) -> None:
-    monkeypatch.setattr(ReadableEnd, "_knows_what_is_open", lambda end: True)
+    monkeypatch.setattr(readable_end, "_is_known", lambda transactional, state: True)
     with pytest.raises(AssertionError, match="what was aborted are shown"):
         _nothing_is_stable_until_the_log_has_reached_the_state()
