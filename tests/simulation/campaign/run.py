@@ -51,8 +51,8 @@ _TIGHT_BOUNDS = {"unreplicated_bytes": 8 * 1024, "batcher_bytes": 4 * 1024}
 _RAFT0_BYTES, _GROUPS_BYTES = 960, 2500
 # Each broker beyond three is a record of some 160 bytes itself, and its replicas are a few more.
 _BYTES_PER_BROKER = 200
-# What is set on a topic that is compacted, a second such topic, and the feature of each broker.
-_BYTES_OF_POLICY = 900
+# What is set on a topic that is compacted, and the feature of each broker; and a second such topic.
+_BYTES_OF_POLICY, _BYTES_OF_TABLE = 300, 600
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             transactions_level=level,
             # Elsewhere raft0's leader hears of every broker, because each of them is a replica of raft0.
             idle_probe_interval=_IDLE_PROBE_SECONDS if is_living else 0.0,
-            has_table=is_compacted and world.seed % _TABLE[0] == _TABLE[1],
+            has_table=is_compacted and _has_table(world.seed),
             has_group=has_group,
             segment_bytes=segment_bytes,
             retention_bytes=retention_bytes,
@@ -182,7 +182,7 @@ def _cluster(world: World, *, digests: bool = True, plan: Plan | None = None) ->
             kafka=plan is not None,
             plan=plan or Plan(world.seed),
             write_caching=write_caching,
-            state=_small_tables(nodes, is_living=is_living or level > 0, is_compacted=is_compacted)
+            state=_small_tables(nodes, world.seed, is_living=is_living or level > 0, is_compacted=is_compacted)
             if plan is not None and plan.seed % 8 == 2
             else None,
             topic_configs={
@@ -222,11 +222,18 @@ def _compacted_topic(world: World) -> dict[str, str | None]:
     }
 
 
-def _small_tables(nodes: int, *, is_living: bool, is_compacted: bool) -> StateOptions:
+def _has_table(seed: int) -> bool:
+    """Return whether a run has a table, if it is compacted."""
+    divisor, rest = _TABLE
+    return seed % divisor == rest
+
+
+def _small_tables(nodes: int, seed: int, *, is_living: bool, is_compacted: bool) -> StateOptions:
     if is_living:
         # A move takes room for the most that it can become: those that no broker needs would all be refused.
         return StateOptions(groups_bytes_max=_GROUPS_BYTES)
-    raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3) + _BYTES_OF_POLICY * is_compacted
+    compacted_bytes = _BYTES_OF_POLICY + _BYTES_OF_TABLE * _has_table(seed) if is_compacted else 0
+    raft0_bytes = _RAFT0_BYTES + _BYTES_PER_BROKER * (nodes - 3) + compacted_bytes
     return StateOptions(raft0_bytes_max=raft0_bytes, groups_bytes_max=_GROUPS_BYTES)
 
 
