@@ -3,16 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks import native_client
-from benchmarks.cluster import TOPIC
 from benchmarks.compare.compacted import KAFKA, KEYS, OFFERED, RAFTKA, contenders, passes, ratio_row
-from benchmarks.compare.match import BrokerCpu, Contender, Measurement, Metrics, play, rivals
+from benchmarks.compare.match import Contender, Measurement, Metrics, play, rivals
+from benchmarks.compare.produce import flood
 from benchmarks.compare.verdict import Target, match_row
 from benchmarks.plan import Plan
 
 # Bytes of a value, what the rows call it, and what the ratio is to be.
 _CASES = [(1024, "1 KiB", (Target(">=", 0.8, "value"),)), (100, "100 B", ())]
-_MEGABYTE, _GIGABYTE = 1e6, 1e9
 
 
 def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
@@ -41,25 +39,8 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
 
 def _measurement(size: int, plan: Plan) -> Measurement:
     def run(contender: Contender) -> Metrics:
-        cpu, passes_before = BrokerCpu(contender.cluster), passes(contender.cluster)
-        options = {
-            "mode": "flood",
-            "brokers": contender.cluster.bootstrap,
-            "topic": TOPIC,
-            "size": size,
-            "keys": KEYS,
-            "seconds": plan.seconds,
-            "warm_up": plan.settle_seconds,
-        }
-        produced = native_client.run("producer", options, cpu.began, cpu.ended).numbers
-        total, seconds = produced["records"] * size, produced["seconds"]
-        return {
-            "megabytes_per_second": total / seconds / _MEGABYTE,
-            "records_per_second": produced["records"] / seconds,
-            "cpu_seconds_per_gigabyte": cpu.seconds / max(total, 1) * _GIGABYTE,
-            "client_cpu_seconds_per_gigabyte": produced["client_cpu_seconds"] / max(total, 1) * _GIGABYTE,
-            "passes": passes(contender.cluster) - passes_before,
-            "errors": produced["errors"],
-        }
+        before = passes(contender.cluster)
+        found = flood(contender.cluster, size, plan, keys=KEYS)
+        return {**found, "passes": passes(contender.cluster) - before}
 
     return run

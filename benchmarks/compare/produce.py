@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import native_client
-from benchmarks.cluster import TOPIC
+from benchmarks.cluster import TOPIC, Cluster
 from benchmarks.compare.match import BrokerCpu, Contender, Measurement, Metrics, Rivals, play, rivals
 from benchmarks.compare.verdict import Target, match_row
 from benchmarks.machine import durable_bandwidth, wait_for_rest
@@ -51,30 +51,38 @@ def _contenders(found: Rivals, acks: str) -> list[Contender]:
 
 
 def _measurement(size: int, acks: str, plan: Plan) -> Measurement:
-    def run(contender: Contender) -> Metrics:
-        cluster = contender.cluster
-        cpu = BrokerCpu(cluster)
-        options = {
-            "mode": "flood",
-            "brokers": cluster.bootstrap,
-            "topic": TOPIC,
-            "size": size,
-            "acks": acks,
-            "seconds": plan.seconds,
-            "warm_up": plan.settle_seconds,
-        }
-        produced = native_client.run("producer", options, cpu.began, cpu.ended).numbers
-        total, seconds = produced["records"] * size, produced["seconds"]
-        return {
-            "megabytes_per_second": total / seconds / _MEGABYTE,
-            "records_per_second": produced["records"] / seconds,
-            "slowest_second_megabytes": min(produced["records_each_second"], default=0) * size / _MEGABYTE,
-            "cpu_seconds_per_gigabyte": cpu.seconds / max(total, 1) * _GIGABYTE,
-            "client_cpu_seconds_per_gigabyte": produced["client_cpu_seconds"] / max(total, 1) * _GIGABYTE,
-            "errors": produced["errors"],
-        }
+    return lambda contender: flood(contender.cluster, size, plan, acks=acks)
 
-    return run
+
+def flood(cluster: Cluster, size: int, plan: Plan, **options: object) -> Metrics:
+    """Let one producer write as fast as it can; return MB/s, records/s, and CPU seconds per GB of values.
+
+    Args:
+        cluster: It has the topic.
+        size: Bytes of a value.
+        plan: How long.
+        options: More of the producer, such as `acks` and `keys`.
+    """
+    cpu = BrokerCpu(cluster)
+    asked = {
+        "mode": "flood",
+        "brokers": cluster.bootstrap,
+        "topic": TOPIC,
+        "size": size,
+        "seconds": plan.seconds,
+        "warm_up": plan.settle_seconds,
+        **options,
+    }
+    produced = native_client.run("producer", asked, cpu.began, cpu.ended).numbers
+    total, seconds = produced["records"] * size, produced["seconds"]
+    return {
+        "megabytes_per_second": total / seconds / _MEGABYTE,
+        "records_per_second": produced["records"] / seconds,
+        "slowest_second_megabytes": min(produced["records_each_second"], default=0) * size / _MEGABYTE,
+        "cpu_seconds_per_gigabyte": cpu.seconds / max(total, 1) * _GIGABYTE,
+        "client_cpu_seconds_per_gigabyte": produced["client_cpu_seconds"] / max(total, 1) * _GIGABYTE,
+        "errors": produced["errors"],
+    }
 
 
 def _plural(partitions: int) -> str:
