@@ -66,14 +66,15 @@ def read_picture(brokers: str) -> Picture:
             return _without_kafka(given, replies)
     try:
         cluster = kafka_client.read_cluster(",".join(bootstrap or given))
+        return _with_kafka(",".join(bootstrap or given), given, cluster, replies)
     except NotKafkaError:
         raise
     except KafkaClientError:
+        # The controller may also go while the others are asked.
         picture = _without_kafka(given, replies)
         if not any(each.runs for each in picture.brokers):
             raise
         return picture
-    return _with_kafka(",".join(bootstrap or given), given, cluster, replies)
 
 
 def _without_kafka(given: list[str], replies: Mapping[str, Reply]) -> Picture:

@@ -83,7 +83,10 @@ def test_a_cluster_without_a_majority_has_a_controller_and_telemetry_again_once_
         operator.type(f"raftka dev kill {node}")
     eventually("nobody leads raft0", lambda: not operator.values("raftka_cluster_brokers"), SECONDS)
     eventually("telemetry is not written", lambda: failed() > before, SECONDS)
-    cures.type("raftka doctor", "too few brokers|raft0 has no leader", "brokers? 2, 3", code=1)
+    # The second if broker 1 is too slow at that moment to tell what it lacks.
+    cures.type(
+        "raftka doctor", "raft0 has no leader|no quorum: brokers 2, 3 of 3 do not answer", "brokers? 2, 3", code=1
+    )
     cures.type("raftka dev restart N", RUNS, N=2)
     eventually("raft0 is led", lambda: bool(operator.values("raftka_cluster_brokers")), SECONDS)
     published = sum(operator.values("raftka_telemetry_batches_published_total", 1))
