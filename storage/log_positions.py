@@ -176,7 +176,9 @@ class LogPositions:
             return
         if not self.start_index <= start.index <= self.flushed_index + 1:
             raise CorruptLogError(f"a start at {start.index} is not in [{self.start_index}, {self.flushed_index + 1}]")
-        if start.offset < self.start_offset or start.offset > self.next_offset:
+        # An entry that is not here may reach as far as it likes: a leader's state may come before it (RFC 0022, C5).
+        is_here = start.index <= self.dirty_index
+        if start.offset < self.start_offset or (is_here and start.offset > self.next_offset):
             raise CorruptLogError(f"a start at {start.offset} is not in [{self.start_offset}, {self.next_offset}]")
         known = (self.term_at(start.prev_index), self.end_offset(start.prev_index))
         if start.flaw() or known[0] != start.prev_term or known[1] not in (None, start.base_offset):

@@ -19,9 +19,16 @@ class MarkersEndTransactions(Invariant):
         self._epochs: dict[tuple[GroupId, int], int] = {}
         self._ended: set[tuple[GroupId, int, Prepare]] = set()
 
+    def on_opened(self, view: ReplicaView, former: ReplicaView | None) -> None:
+        # A broker may have written a marker in the very step in which it was killed.
+        self._note_sent(view.entries)
+
     def on_appended(self, view: ReplicaView, added: Sequence[Ghost]) -> None:
+        self._note_sent(added)
+
+    def _note_sent(self, entries: Sequence[Ghost]) -> None:
         # What a broker writes is no phantom.
-        self.history.sent.update(ghost.content for ghost in added if ghost.marker is not None)
+        self.history.sent.update(ghost.content for ghost in entries if ghost.marker is not None)
 
     def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:
         for ghost in new:

@@ -25,6 +25,7 @@ class Errand:
         refused: Called if it cannot be.
         final: What says that it cannot be; all other errors pass.
         subject: This broker is not asked.
+        doubted: Called instead of `refused` if an attempt before had no answer that counts: it may still be done.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Errand:
         refused: Callable[[], None],
         final: tuple[type[ClusterError], ...],
         subject: int | None = None,
+        doubted: Callable[[], None] | None = None,
     ) -> None:
         self._cluster = cluster
         self._rng = rng
@@ -46,6 +48,7 @@ class Errand:
         self._refused = refused
         self._final = final
         self._subject = subject
+        self._doubted = doubted or refused
         self._attempt = 0
 
     def begin(self) -> None:
@@ -83,11 +86,14 @@ class Errand:
         if error is not None and not isinstance(error, self._final):
             self._cluster.world.after(_PAUSE, self._go_on, attempt)
             return
+        is_first = attempt == 0
         self._attempt += 1
         if error is None:
             self._done()
-        else:
+        elif is_first:
             self._refused()
+        else:
+            self._doubted()
 
     def _go_on(self, attempt: int) -> None:
         if attempt == self._attempt:

@@ -30,6 +30,8 @@ _LOOK_SECONDS = 0.25
 _SILENCE = 3.0
 # For so long a request for few replicas may be under way.
 _REQUEST_SECONDS = 7.0
+# Longer than a majority takes to decide on what is in the log of raft0's leader, without faults.
+_DOUBT_SECONDS = 2.0
 # What may be under way when something strikes, and is no change of one broker.
 UPGRADE = "an upgrade"
 STRUCK_CHANGES = (
@@ -136,7 +138,18 @@ class LivingBrokers:
         def end() -> None:
             self._end(node_id)
 
-        self._ask(rng, node_id, "decommission", go_on, end)
+        def look() -> None:
+            member = self._members().member(NodeId(node_id))
+            if member is not None and member.state is BrokerState.DECOMMISSIONING:
+                self._ask(rng, node_id, "recommission", end, end)
+            else:
+                end()
+
+        def doubted() -> None:
+            # What was asked for first may have its place in the log, and is decided by then.
+            self._world.after(_DOUBT_SECONDS, look)
+
+        self._ask(rng, node_id, "decommission", go_on, end, doubted=doubted)
         self.strike_amid(rng, node_id, "a decommission")
 
     def replace_disk(self, rng: Random) -> None:
@@ -233,6 +246,7 @@ class LivingBrokers:
         done: Callable[[], None],
         refused: Callable[[], None],
         directory: str = "",
+        doubted: Callable[[], None] | None = None,
     ) -> None:
         request = ChangeBrokerRequest(node_id, change, directory, validate_only=False, timeout=_TIMEOUT)
         # What is refused now and taken later: links are seen to be down, replicas move away.
@@ -242,7 +256,7 @@ class LivingBrokers:
         async def ask(node: Node) -> None:
             await node.broker_changes.change(request)
 
-        Errand(self._cluster, rng, change, ask, done, refused, final, subject=node_id).begin()
+        Errand(self._cluster, rng, change, ask, done, refused, final, node_id, doubted).begin()
 
     def _stop(self, node_id: int, *, power_loss: bool) -> None:
         """Stop a broker that only `_start` starts again."""

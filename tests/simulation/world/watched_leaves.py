@@ -17,6 +17,9 @@ def watch_leaves(node: Node, life: int, observer: Observer) -> None:
 
     async def left(group: GroupId, revision: Revision) -> bool:
         revisions[group] = revision
+        # It may have been opened in this very step; behind `leave` it is not among the open ones.
+        with reported():
+            observer.observe(node, node.options.node_id, life)
         return await leave(group, revision)
 
     async def gone(group: GroupId, log_end: LogEnd) -> None:

@@ -314,6 +314,25 @@ def test_an_install_keeps_a_log_that_holds_the_entry_before_its_start(tmp_path: 
     asyncio.run(scenario())
 
 
+def test_an_install_keeps_a_log_that_lacks_the_entry_in_which_it_starts(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        place = Place(tmp_path, segment_bytes=300)
+        async with place.opened() as log:
+            written = await story(log)
+            last = written[-1]
+            # Records of the next entry are deleted, too.
+            start = LogStart(Index(13), last.end_offset, Offset(last.end_offset + 2), last.term)
+            assert await log.install(snapshot_of(written, start))
+            assert (log.start, log.dirty_index, log.truncations) == (start, 12, 0)
+        async with place.opened() as log:
+            assert (log.start, log.dirty_index, log.next_offset) == (start, 12, last.end_offset)
+            written += await append(log, Spec(term=4, records=4))
+            assert plain(await log.read(Index(13), 1)) == plain(written[12:])
+            assert await log.reader.index_of_offset(start.offset) == 13
+
+    asyncio.run(scenario())
+
+
 def test_an_install_replaces_a_log_with_another_term_before_its_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         place = Place(tmp_path, segment_bytes=300)
