@@ -1,7 +1,7 @@
 """Two workers of Kafka Connect in distributed mode, and what their REST interface says."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -9,7 +9,7 @@ from urllib.request import Request, urlopen
 
 from raftka.dev.ports import PortRequest, choose_addresses
 from tests.ecosystem.brokers import REPLICAS
-from tests.ecosystem.java_process import JavaProcess
+from tests.ecosystem.java_process import JavaProcess, connect_class_path
 from tests.process.broker_processes import eventually
 
 GROUP = "connect"
@@ -29,9 +29,17 @@ class Workers:
         bootstrap: The brokers.
         folder: For properties and logs.
         is_exactly_once: Whether sources write in transactions.
+        find_class_path: Finds the jars of Connect and of its connectors.
     """
 
-    def __init__(self, bootstrap: str, folder: Path, *, is_exactly_once: bool) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        is_exactly_once: bool,
+        find_class_path: Callable[[], str] = connect_class_path,
+    ) -> None:
         addresses = choose_addresses(len(_NAMES), PortRequest(0, 0, 0))
         self._urls = {name: f"http://{each.admin}" for name, each in zip(_NAMES, addresses, strict=True)}
         common = {
@@ -53,7 +61,7 @@ class Workers:
             "heartbeat.interval.ms": 2_000,
         }
         self._workers = {
-            name: JavaProcess(_CLASS, {**common, "listeners": url}, folder, f"worker-{name}")
+            name: JavaProcess(_CLASS, {**common, "listeners": url}, folder, f"worker-{name}", find_class_path)
             for name, url in self._urls.items()
         }
 

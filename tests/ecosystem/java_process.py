@@ -2,13 +2,13 @@
 
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.kafka.jars import class_path_of
 
-_POM = Path(__file__).parent / "java" / "connect" / "pom.xml"
-_JARS = Path(__file__).parents[2] / "build" / "ecosystem" / "connect-jars"
+_POMS = Path(__file__).parent / "java"
+_BUILD = Path(__file__).parents[2] / "build" / "ecosystem"
 _JVM = ("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN")
 _END_SECONDS = 60.0
 _LOG_END = 3_000
@@ -16,7 +16,12 @@ _LOG_END = 3_000
 
 def connect_class_path() -> str:
     """Return a class path with the jars of Kafka Connect and MirrorMaker."""
-    return class_path_of(_POM, _JARS)
+    return class_path_of(_POMS / "connect" / "pom.xml", _BUILD / "connect-jars")
+
+
+def debezium_class_path() -> str:
+    """Return a class path with the jars of Kafka Connect and Debezium; one holds PostgreSQL's programs."""
+    return class_path_of(_POMS / "debezium" / "pom.xml", _BUILD / "debezium-jars")
 
 
 class JavaProcess:
@@ -27,10 +32,19 @@ class JavaProcess:
         properties: What is in the file.
         folder: For the file, and for what the program says.
         name: Of the file and of the log.
+        find_class_path: Finds the jars; Maven may have to fetch them.
     """
 
-    def __init__(self, main_class: str, properties: Mapping[str, object], folder: Path, name: str) -> None:
+    def __init__(
+        self,
+        main_class: str,
+        properties: Mapping[str, object],
+        folder: Path,
+        name: str,
+        find_class_path: Callable[[], str] = connect_class_path,
+    ) -> None:
         self._main_class = main_class
+        self._find_class_path = find_class_path
         self._name = name
         self._properties = folder / f"{name}.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="utf-8")
@@ -39,7 +53,7 @@ class JavaProcess:
 
     def start(self) -> None:
         """Begin a life."""
-        command = [*_JVM, "-cp", connect_class_path(), self._main_class, str(self._properties)]
+        command = [*_JVM, "-cp", self._find_class_path(), self._main_class, str(self._properties)]
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 

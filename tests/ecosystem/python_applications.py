@@ -1,34 +1,14 @@
 """Applications of frameworks in Python, each in an environment of its own: they want older libraries than Raftka has."""
 
-import hashlib
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.ecosystem.python_environments import FOLDER, python_with
 from tests.process.broker_processes import eventually
 
-_FOLDER = Path(__file__).parent / "python"
-_BUILD = Path(__file__).parents[2] / "build" / "ecosystem"
-_INSTALL_SECONDS = 400.0
 _START_SECONDS = 60.0
 _LOG_END = 3_000
-
-
-def _environment(name: str) -> Path:
-    """Return the Python of a framework's environment, which is made when its requirements have changed."""
-    requirements = _FOLDER / f"{name}.txt"
-    folder = _BUILD / f"{name}-{hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]}"
-    python, complete = folder / "bin" / "python", folder / "complete"
-    if not complete.exists():
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", str(folder)],
-            [str(python), "-m", "pip", "install", "--quiet", "-r", str(requirements)],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
-            assert done.returncode == 0, f"{' '.join(command)}: {done.stdout[-1000:]}{done.stderr[-1000:]}"
-        complete.touch()
-    return python
 
 
 class SumsApplication:
@@ -48,9 +28,9 @@ class SumsApplication:
     ) -> None:
         self._state = folder / framework
         self._log = folder / f"{framework}.log"
-        program = str(_FOLDER / f"{framework}_sums.py")
+        program = str(FOLDER / f"{framework}_sums.py")
         words = [bootstrap, group, *topics, str(self._state), str(replicas)]
-        self._command = [str(_environment(framework)), program, *words]
+        self._command = [str(python_with(framework)), program, *words]
         self._process: subprocess.Popen[bytes] | None = None
         # Where the log of this life begins.
         self._begins = 0
