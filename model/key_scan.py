@@ -4,7 +4,7 @@ Source: Kafka protocol guide, "Record" (zigzag varints).
 """
 
 from model.record_batch import BatchHeader, Buffer
-from model.record_codec import CorruptRecordsError, read_varint
+from model.record_codec import CorruptRecordsError, read_zigzag
 
 
 class KeyScan:
@@ -56,7 +56,7 @@ class KeyScan:
             elif (other := data[position + 1]) < 0x80:
                 length, position = byte & 0x7F | other << 7, position + 2
             else:
-                length, position = _zigzag(data, position)
+                length, position = read_zigzag(data, position)
             end = position + (length >> 1)
             # Behind the attributes: the timestamp, of which nothing is asked.
             position += 1
@@ -68,11 +68,11 @@ class KeyScan:
             elif (other := data[position + 1]) < 0x80:
                 delta, position = byte & 0x7F | other << 7, position + 2
             else:
-                delta, position = _zigzag(data, position)
+                delta, position = read_zigzag(data, position)
             if (byte := data[position]) < 0x80:
                 key, position = byte, position + 1
             else:
-                key, position = _zigzag(data, position)
+                key, position = read_zigzag(data, position)
             if key & 1:
                 self.keyless.append(number)
             else:
@@ -82,16 +82,10 @@ class KeyScan:
             elif (other := data[position + 1]) < 0x80:
                 value, position = byte & 0x7F | other << 7, position + 2
             else:
-                value, position = _zigzag(data, position)
+                value, position = read_zigzag(data, position)
             if not value & 1:
                 position += value >> 1
             if length & 1 or position > end or end > size or delta != number << 1:
                 raise CorruptRecordsError(f"record {number}, at byte {begin}, is cut off or has another offset")
             position = end
         return position
-
-
-def _zigzag(data: Buffer, position: int) -> tuple[int, int]:
-    """Read a varint as it is encoded: an odd one is negative."""
-    number, position = read_varint(data, position)
-    return (number << 1) ^ (number >> 63), position

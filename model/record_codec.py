@@ -168,3 +168,9 @@ def read_varint(data: Buffer, position: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
     raise CorruptRecordsError("a varint is too long")
+
+
+def read_zigzag(data: Buffer, position: int) -> tuple[int, int]:
+    """Read a varint as it is encoded: twice the number, and an odd one is negative. As `read_varint` otherwise."""
+    number, position = read_varint(data, position)
+    return (number << 1) ^ (number >> 63), position

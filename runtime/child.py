@@ -51,6 +51,9 @@ async def run_child(module: str, request: bytes, seconds: float, paths: tuple[st
         )
     except OSError as error:
         raise ChildError(f"{module} cannot be started: {os.strerror(error.errno or 0)}") from error
+    # From here on: what it imports takes longer than a small request.
+    with contextlib.suppress(ProcessLookupError):
+        os.setpriority(os.PRIO_PROCESS, child.pid, _NICE)
     assert child.stdin is not None
     assert child.stdout is not None
     assert child.stderr is not None
@@ -76,7 +79,6 @@ async def run_child(module: str, request: bytes, seconds: float, paths: tuple[st
 
 def serve(function: Callable[[bytes], bytes]) -> None:
     """In the child: answer the one request."""
-    os.nice(_NICE)
     stdin = sys.stdin.buffer
     size = int.from_bytes(stdin.read(_SIZE_BYTES), "big")
     request = stdin.read(size)

@@ -285,7 +285,7 @@ class _Pass:
         header = read_header(entry.payload)
         try:
             data = unpack_records(entry.payload)
-            records = [] if header.is_control else list(keyed_records(header, data))
+            records = [] if header.is_control else keyed_records(header, data)
         except CorruptRecordsError:
             self._counts.unreadable += 1
             return None

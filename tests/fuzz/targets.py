@@ -160,7 +160,7 @@ def record_batch(data: bytes) -> None:
     records = unpack_records(batch, UNPACKED_BYTES_MAX)
     found = sum(1 for each in record_positions(header, records) if each.offset >= header.base_offset)
     assert found == header.record_count <= len(records)
-    keyed = list(keyed_records(header, records))
+    keyed = keyed_records(header, records)
     kept = [each for each in keyed if each.key is not None]
     if kept:
         # As a pass of log compaction would leave it.

@@ -42,7 +42,7 @@ def test_garbage_is_refused_as_a_pass_refuses_it(data, count):
         found = scanned(header, data)
     except CorruptRecordsError:
         return
-    keyed = list(keyed_records(header, data))
+    keyed = keyed_records(header, data)
     assert found == [position for position, each in enumerate(keyed) if each.key is None]
     assert [each.offset_delta for each in keyed] == list(range(count))
 

@@ -37,7 +37,7 @@ def test_what_is_kept_of_a_batch_has_its_bytes_offsets_and_times(
     encoded = [record(delta, key, value, time) for delta, (key, value, time) in enumerate(records)]
     batch = build_batch(*[b""] * len(records), codec=codec, payload=packed(codec, b"".join(encoded)))
     header, data = read_header(batch), unpack_records(batch)
-    found = list(keyed_records(header, data))
+    found = keyed_records(header, data)
     for delta, (each, (key, value, time)) in enumerate(zip(found, records, strict=True)):
         assert data[each.begin : each.end] == encoded[delta]
         assert (each.offset_delta, each.timestamp_delta, each.key) == (delta, time, key)
@@ -57,7 +57,7 @@ def test_what_is_kept_of_a_batch_has_its_bytes_offsets_and_times(
 def test_the_largest_time_stays_where_times_are_the_brokers() -> None:
     batch = batch_of([record(0, b"a", b"1"), record(1, b"b", b"1", 70)], attributes=LOG_APPEND_TIME)
     header, data = read_header(batch), unpack_records(batch)
-    rebuilt = filtered_batch(batch, header, data, list(keyed_records(header, data))[:1])
+    rebuilt = filtered_batch(batch, header, data, keyed_records(header, data)[:1])
     assert read_header(rebuilt).max_timestamp == header.max_timestamp
 
 
@@ -65,7 +65,7 @@ def test_raw_snappy_stays_raw() -> None:
     body = record(0, b"a", b"1" * 90) + record(1, b"b", b"1")
     batch = build_batch(b"", b"", codec=SNAPPY, payload=bytes(cramjam.snappy.compress_raw(body)))
     header, data = read_header(batch), unpack_records(batch)
-    rebuilt = filtered_batch(batch, header, data, list(keyed_records(header, data))[1:])
+    rebuilt = filtered_batch(batch, header, data, keyed_records(header, data)[1:])
     assert bytes(cramjam.snappy.decompress_raw(rebuilt[HEADER_BYTES:])) == record(1, b"b", b"1")
 
 
@@ -73,7 +73,7 @@ def test_raw_snappy_stays_raw() -> None:
 def test_garbage_is_refused(data: bytes, count: int, last_delta: int) -> None:
     header = read_header(build_batch(*[b""] * count))._replace(last_offset_delta=last_delta)
     try:
-        found = list(keyed_records(header, data))
+        found = keyed_records(header, data)
     except CorruptRecordsError:
         return
     assert b"".join(data[each.begin : each.end] for each in found) == data
