@@ -6,7 +6,7 @@ from typing import Any
 
 from benchmarks import native_client
 from benchmarks.cluster import TOPIC, BenchCluster, BenchmarkError, running_cluster
-from benchmarks.compare.compacted import COMPACT, IDEMPOTENT, IMPATIENT, OFFERED, SMALL_SEGMENTS, passes
+from benchmarks.compare.compacted import COMPACT, IDEMPOTENT, IMPATIENT, SMALL_SEGMENTS, passes
 from benchmarks.compare.verdict import Target, row
 from benchmarks.plan import Plan
 from raftka.dev.cluster_file import ClusterFolder
@@ -22,7 +22,7 @@ _REST_SECONDS, _REST_SECONDS_MAX = 15.0, 180.0
 _WRITE_SECONDS_MAX = 600.0
 _POLL_SECONDS = 0.1
 # Nothing bounds the rate of a pass: what is left does not depend on it.
-_OPTIONS = {**OFFERED, **IMPATIENT, "log.cleaner.io.max.bytes.per.second": "0"}
+_OPTIONS = {**IMPATIENT, "log.cleaner.io.max.bytes.per.second": "0"}
 
 
 def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import native_client
 from benchmarks.cluster import BenchCluster, BenchmarkError, eventually
-from benchmarks.compare.compacted import COMPACT, DELETE, IMPATIENT, KEYS, OFFERED, SMALL_SEGMENTS
+from benchmarks.compare.compacted import COMPACT, DELETE, IMPATIENT, KEYS, SMALL_SEGMENTS
 from benchmarks.compare.compacted_latency import RATE, PassCount, fill
 from benchmarks.compare.latencies import latency_options
 from benchmarks.compare.verdict import Target, row
@@ -34,7 +34,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """
     runs: dict[str, list[dict[str, Any]]] = {"while passes run": [], "without passes": []}
     configs = {"while passes run": {**SMALL_SEGMENTS, **COMPACT}, "without passes": {**SMALL_SEGMENTS, **DELETE}}
-    with observed_cluster(data_dir, "benchmarks.sliced_process", OFFERED | IMPATIENT) as (cluster, stats):
+    with observed_cluster(data_dir, "benchmarks.sliced_process", IMPATIENT) as (cluster, stats):
         for _ in range(plan.pairs):
             for words in reversed(runs):
                 runs[words].append(_run(cluster, stats, configs[words], plan))

@@ -52,14 +52,15 @@ OFFERED: Mapping[str, LevelRange] = {
     MEMBERSHIP: KNOWN[MEMBERSHIP],
     TRANSACTION_VERSION: KNOWN[TRANSACTION_VERSION],
     GROUP_VERSION: NOT_BUILT,
-    COMPACTION: NOT_BUILT,
+    COMPACTION: KNOWN[COMPACTION],
 }
 # Features whose level may be lowered, and how far. At both levels of a pair the same is on disk and on links, so that
 # nothing has to be written anew. No version may change this for a feature that clusters use: all replicas of raft0
 # judge by it alike.
 LOWERED_TO: Mapping[str, int] = {TRANSACTION_VERSION: 1}
 # With `unstable.feature.versions.enable`: also levels that are being built. A later version may read them otherwise.
-UNSTABLE: Mapping[str, LevelRange] = {**OFFERED, COMPACTION: KNOWN[COMPACTION]}
+# There are none at present.
+UNSTABLE: Mapping[str, LevelRange] = {**OFFERED}
 
 
 def told_features(offered: Mapping[str, LevelRange] = OFFERED) -> dict[str, int]:

@@ -607,8 +607,8 @@ OPTIONS: tuple[Option, ...] = (
         key="unstable.feature.versions.enable",
         kind="bool",
         default=False,
-        doc="Offer levels of features that are still being built, for tests: in this version `raftka.compaction`. A"
-        " later version may not read what was written at such a level.",
+        doc="Offer levels of features that are still being built, for tests: in this version there are none. A later"
+        " version may not read what was written at such a level.",
     ),
     Option(
         key="log.level",

@@ -10,8 +10,6 @@ from benchmarks.compare.verdict import Target, row
 from benchmarks.kafka.kafka_cluster import KafkaCluster
 from benchmarks.processes import children
 
-# Compaction is still being built; a new cluster begins at the highest level that its brokers offer.
-OFFERED = {"unstable.feature.versions.enable": "true"}
 # Both systems look for dirty logs each 15 s; to have passes all the time they look each 0.1 s.
 IMPATIENT = {"log.cleaner.backoff.ms": "100"}
 DELETE, COMPACT = {"cleanup.policy": "delete"}, {"cleanup.policy": "compact"}

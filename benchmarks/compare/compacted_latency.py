@@ -15,7 +15,6 @@ from benchmarks.compare.compacted import (
     IMPATIENT,
     KAFKA,
     KEYS,
-    OFFERED,
     RAFTKA,
     SMALL_SEGMENTS,
     brokers_in_a_pass,
@@ -38,7 +37,7 @@ _REST_SECONDS = 4.0
 
 def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return p50 and p99 with and without passes, their ratio beside Kafka's, and how much of the time had passes."""
-    with rivals(data_dir, plan, OFFERED | IMPATIENT, properties=IMPATIENT) as found:
+    with rivals(data_dir, plan, IMPATIENT, properties=IMPATIENT) as found:
         match = play(contenders(found, SMALL_SEGMENTS), 1, plan.pairs, _measurement(plan))
     what = f"{RATE:,}/s of 1 KiB with keys, without linger, acks=all"
     rows = [

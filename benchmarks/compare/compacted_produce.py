@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.compare.compacted import KAFKA, KEYS, OFFERED, RAFTKA, contenders, passes, ratio_row
+from benchmarks.compare.compacted import KAFKA, KEYS, RAFTKA, contenders, passes, ratio_row
 from benchmarks.compare.match import Contender, Measurement, Metrics, play, rivals
 from benchmarks.compare.produce import flood
 from benchmarks.compare.verdict import Target, match_row
@@ -17,7 +17,7 @@ def measure(data_dir: Path, plan: Plan) -> dict[str, Any]:
     """Return MB/s to both kinds of topic, the ratio of the two beside Kafka's, and what the brokers pay."""
     rows: list[dict[str, Any]] = []
     matches = {}
-    with rivals(data_dir, plan, OFFERED) as found:
+    with rivals(data_dir, plan) as found:
         for size, name, targets in _CASES:
             what = f"produce {name} with keys, 1 partition, acks=all"
             print(f"   -- {what}", flush=True)

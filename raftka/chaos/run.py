@@ -35,10 +35,8 @@ _REPLICAS_MAX = 3
 # A small disk: what a run writes, by its rate and length, and room to be filled.
 _DISK_MARGIN = 192 * 1024 * 1024
 _RECORD_OVERHEAD = 250
-# The feature raftka.compaction is being built. Passes follow each other as fast as there is something to compact.
-COMPACTION_OPTIONS = (
-    "unstable.feature.versions.enable = true\nlog.cleaner.backoff.ms = 100\nlog.cleaner.io.max.bytes.per.second = 0\n"
-)
+# Passes follow each other as fast as there is something to compact.
+COMPACTION_OPTIONS = "log.cleaner.backoff.ms = 100\nlog.cleaner.io.max.bytes.per.second = 0\n"
 
 
 def carry_out(request: RunRequest) -> Judgement:

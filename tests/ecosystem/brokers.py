@@ -92,7 +92,7 @@ def raftka(folder: Path) -> Iterator[Brokers]:
     """Run three brokers of Raftka that have compaction."""
     maker = ClusterMaker(folder)
     try:
-        cluster = maker(REPLICAS, **TRANSACTIONAL, **_COMPACTING, **{"unstable.feature.versions.enable": True})
+        cluster = maker(REPLICAS, **TRANSACTIONAL, **_COMPACTING)
         cluster.start()
         with CompactionWatch(lambda: {broker.node_id: broker.admin for broker in cluster.running}) as watch:
             yield Brokers(cluster.bootstrap, cluster, watch)

@@ -25,7 +25,7 @@ def values(first: int) -> list[Record]:
 def test_only_a_later_record_of_its_key_explains_what_the_log_has_no_longer(
     spark: Any, make_cluster: ClusterMaker, tmp_path: Path
 ) -> None:
-    options = {"unstable.feature.versions.enable": True, "log.cleaner.backoff.ms": 100}
+    options = {"log.cleaner.backoff.ms": 100}
     cluster = make_cluster(1, **options)
     cluster.start()
     topic = new_topic(cluster, "table", **SMALL)

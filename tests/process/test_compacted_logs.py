@@ -1,6 +1,7 @@
 """A compacted topic on three brokers: what stays of many overwrites, while a leader is killed."""
 
 import re
+import sys
 import threading
 import time
 import urllib.request
@@ -21,6 +22,7 @@ from tests.process.broker_processes import (
     eventually,
 )
 from tests.process.command_line import raftka
+from tests.process.former_version import former_python
 from tests.process.kafka_topics import create_topic
 
 pytestmark = pytest.mark.process
@@ -40,7 +42,7 @@ _COMPACTED = {
 @pytest.fixture(scope="module")
 def cluster(shared_clusters: ClusterMaker) -> BrokerCluster:
     """Three brokers that have compaction, and look for logs to compact all the time."""
-    options = {"unstable.feature.versions.enable": True, "log.cleaner.backoff.ms": 100}
+    options = {"log.cleaner.backoff.ms": 100}
     cluster = shared_clusters(3, **options, **{"log.cleaner.io.max.bytes.per.second": 0})
     cluster.start()
     return cluster
@@ -165,18 +167,23 @@ def overwriting(cluster: BrokerCluster, topic: str) -> Iterator[dict[bytes, byte
 
 
 @pytest.mark.timeout(300)
-def test_a_topic_that_is_written_to_is_compacted_once_the_feature_is_raised(make_cluster: ClusterMaker) -> None:
-    cluster = make_cluster(3, **{"log.cleaner.backoff.ms": 100, "log.cleaner.io.max.bytes.per.second": 0})
+def test_a_topic_that_is_written_to_is_compacted_once_the_feature_is_raised(
+    make_cluster: ClusterMaker, tmp_path: Path
+) -> None:
+    cluster = make_cluster(3)
+    former = former_python(tmp_path)
+    for broker in cluster.brokers.values():
+        broker.python = former
     cluster.start()
     topic, at = "raised", ("--brokers", cluster.bootstrap)
     create_topic(cluster, topic, **{"segment.bytes": _MIB})
     settings = [word for key, value in _COMPACTED.items() for word in ("--set", f"{key}={value}")]
     to_compact = ("topic", "alter-config", topic, *settings, *at)
     with overwriting(cluster, topic) as newest:
-        assert "raftka.compaction" in raftka(*to_compact, code=1).stderr
         for broker in cluster.brokers.values():
-            broker.config["unstable.feature.versions.enable"] = True
+            broker.config |= {"log.cleaner.backoff.ms": 100, "log.cleaner.io.max.bytes.per.second": 0}
             broker.terminate()
+            broker.python = sys.executable
             cluster.restart([broker.node_id])
         # That all brokers can do it does not decide it.
         assert "raftka.compaction" in raftka(*to_compact, code=1).stderr

@@ -26,10 +26,11 @@ from tests.unit.cluster.cluster_nodes import Cluster, cluster_of, run, until
 
 FORMER = {MEMBERSHIP: 1}
 TRANSACTIONS = {MEMBERSHIP: 1, TRANSACTION_VERSION: 2}
+ALL = TRANSACTIONS | {COMPACTION: 1}
 
 
 def up_to(level):
-    return {**OFFERED, TRANSACTION_VERSION: LevelRange(0, level)}
+    return {**LIVING, TRANSACTION_VERSION: LevelRange(0, level)}
 
 
 def in_force(cluster):
@@ -58,27 +59,27 @@ async def registered_again(cluster):
 # -- what this version offers -------------------------------------------------------------------------------------
 
 
-def test_this_version_offers_transactions_and_knows_features_that_it_does_not_offer():
-    assert told_features() == TRANSACTIONS
-    assert {GROUP_VERSION, COMPACTION} < KNOWN.keys() == OFFERED.keys()
-    assert all(OFFERED[name] == LevelRange(0, 0) for name in KNOWN.keys() - TRANSACTIONS.keys())
-    assert all(OFFERED[name] == KNOWN[name] for name in TRANSACTIONS)
+def test_this_version_offers_all_features_but_one_that_it_knows():
+    assert told_features() == ALL
+    assert {GROUP_VERSION} < KNOWN.keys() == OFFERED.keys()
+    assert {**KNOWN, GROUP_VERSION: LevelRange(0, 0)} == OFFERED
     assert KNOWN[TRANSACTION_VERSION] == LevelRange(0, 2)
     assert KNOWN[GROUP_VERSION] == KNOWN[COMPACTION] == LevelRange(0, 1)
 
 
-def test_level_1_of_compaction_is_being_built_and_no_other():
-    assert {**OFFERED, COMPACTION: KNOWN[COMPACTION]} == UNSTABLE
+def test_no_level_is_being_built():
+    assert UNSTABLE == OFFERED
 
 
-@pytest.mark.parametrize("name", [GROUP_VERSION, COMPACTION])
-def test_a_feature_that_is_not_offered_is_not_raised_and_the_brokers_are_named(tmp_path, name):
+def test_a_feature_that_is_not_offered_is_not_raised_and_the_brokers_are_named(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 3) as cluster:
             with pytest.raises(FeatureUpdateError) as raised:
-                await change(cluster, 1, name=name)
-            assert f"{name} cannot be at level 1: broker 1 has 0, broker 2 has 0, broker 3 has 0" in str(raised.value)
-            assert in_force(cluster) == [TRANSACTIONS] * 3
+                await change(cluster, 1, name=GROUP_VERSION)
+            assert "group.version cannot be at level 1: broker 1 has 0, broker 2 has 0, broker 3 has 0" in str(
+                raised.value
+            )
+            assert in_force(cluster) == [ALL] * 3
             assert formats(cluster) == [3, 3, 3]
 
     run(test)
@@ -87,20 +88,22 @@ def test_a_feature_that_is_not_offered_is_not_raised_and_the_brokers_are_named(t
 # -- founding -----------------------------------------------------------------------------------------------------
 
 
-def test_three_founders_begin_at_level_2_of_transactions(tmp_path):
+def test_three_founders_begin_at_the_highest_levels(tmp_path):
     async def test():
         async with cluster_of(tmp_path, 3) as cluster:
-            assert [node.cluster.features for node in cluster.nodes.values()] == [TRANSACTIONS] * 3
-            assert in_force(cluster) == [TRANSACTIONS] * 3
+            assert [node.cluster.features for node in cluster.nodes.values()] == [ALL] * 3
+            assert in_force(cluster) == [ALL] * 3
             assert formats(cluster) == [3, 3, 3]
-            assert [node.stamp.levels for node in cluster.nodes.values()] == [TRANSACTIONS] * 3
+            assert [node.stamp.levels for node in cluster.nodes.values()] == [ALL] * 3
             await cluster.stop()
             await cluster.start()
-            assert in_force(cluster) == [TRANSACTIONS] * 3
+            assert in_force(cluster) == [ALL] * 3
             await cluster.stop(3)
             # As the version before is: the directory says what it lacks, before anything in it is read.
             older = cluster.make(3, features=LIVING)
-            with pytest.raises(PermanentStartupError, match=r"only versions with transaction\.version 2 can read"):
+            with pytest.raises(
+                PermanentStartupError, match=r"only versions with raftka\.compaction 1, transaction\.version 2 can read"
+            ):
                 await older.start()
 
     run(test, seconds=60)
@@ -231,9 +234,9 @@ def test_transactions_are_lowered_to_1_and_raised_again_and_no_registration_rais
             with pytest.raises(FeatureUpdateError, match="lower it with `raftka cluster features downgrade`"):
                 await change(cluster, 1)
             await change(cluster, 1, is_lowering=True, validate_only=True)
-            assert cluster.controller.controller.features.all() == TRANSACTIONS
+            assert cluster.controller.controller.features.all() == ALL
             await change(cluster, 1, is_lowering=True)
-            lowered = {MEMBERSHIP: 1, TRANSACTION_VERSION: 1}
+            lowered = ALL | {TRANSACTION_VERSION: 1}
             await until(lambda: in_force(cluster) == [lowered] * 3)
             await registered_again(cluster)
             assert cluster.controller.controller.features.all() == lowered
@@ -241,7 +244,7 @@ def test_transactions_are_lowered_to_1_and_raised_again_and_no_registration_rais
             await cluster.start()
             await until(lambda: in_force(cluster) == [lowered] * 3)
             await change(cluster, 2)
-            await until(lambda: in_force(cluster) == [TRANSACTIONS] * 3)
+            await until(lambda: in_force(cluster) == [ALL] * 3)
 
     run(test, seconds=60)
 

@@ -11,7 +11,6 @@ from cluster.partition_status import PartitionStatusReader
 from kafka_api.protocol.api_keys import ApiKey
 from kafka_api.protocol.error_codes import ErrorCode
 from kafka_api.protocol.messages import DeleteRecordsRequest
-from model.features import UNSTABLE
 from model.record_batch import read_header
 from model.record_codec import unpack_records
 from model.record_filter import keyed_records
@@ -32,7 +31,7 @@ def compacted(test):
     """Run a test with a broker, its client, and the compacted topic `t`."""
 
     async def with_broker(tmp_path):
-        async with broker_in(tmp_path, features=UNSTABLE) as broker:
+        async with broker_in(tmp_path) as broker:
             client = await broker.client()
             await client.create_topic("t", cleanup_policy="compact", segment_bytes=str(MIB))
             await test(broker, client)

@@ -16,7 +16,7 @@ from kafka_api.protocol.messages import (
 from model.config_definition import ConfigType
 from model.topic_config import TOPIC_CONFIGS, TopicConfig
 from tests.engine import consensus_of
-from tests.feature_levels import LEVEL_0
+from tests.feature_levels import LEVEL_0, LIVING
 from tests.unit.cluster.cluster_nodes import until
 from tests.unit.model.record_batches import build_batch
 
@@ -250,8 +250,8 @@ def test_the_older_request_replaces_all_that_is_set(tmp_path):
         ([("retention.ms", APPEND, "5")], ErrorCode.INVALID_CONFIG),
         ([("retention.ms", SET, "-2")], ErrorCode.INVALID_CONFIG),
         ([("segment.ms", SET, "5000"), ("nonsense", SET, "1")], ErrorCode.INVALID_CONFIG),
-        ([("cleanup.policy", SET, "compact")], ErrorCode.INVALID_CONFIG),
-        ([("cleanup.policy", SUBTRACT, "delete")], ErrorCode.INVALID_CONFIG),
+        ([("cleanup.policy", SET, "compress")], ErrorCode.INVALID_CONFIG),
+        ([("cleanup.policy", APPEND, "compress")], ErrorCode.INVALID_CONFIG),
         ([("min.insync.replicas", SET, "2")], ErrorCode.INVALID_CONFIG),
         ([("k" * 30_000, SET, "2")], ErrorCode.INVALID_CONFIG),
         ([("segment.ms", SET, "\1" * 30_000)], ErrorCode.INVALID_CONFIG),
@@ -267,6 +267,22 @@ def test_a_refused_change_changes_nothing_at_all(tmp_path, changes, code):
         assert broker.node.controller.topics.get("t").overrides == {"segment.ms": "7000"}
 
     with_client(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [[("cleanup.policy", SET, "compact")], [("cleanup.policy", SUBTRACT, "delete")]],
+    ids=["compact", "empty"],
+)
+def test_below_the_level_of_compaction_topics_only_delete(tmp_path, changes):
+    async def test(broker, client):
+        await client.create_topic("t", segment_ms="7000")
+        result = await change(client, "t", *changes)
+        assert result.error_code == ErrorCode.INVALID_CONFIG
+        assert "raftka.compaction" in result.error_message
+        assert broker.node.controller.topics.get("t").overrides == {"segment.ms": "7000"}
+
+    with_client(tmp_path, test, features=LIVING)
 
 
 def test_a_changed_bound_holds_for_the_next_batch(tmp_path):

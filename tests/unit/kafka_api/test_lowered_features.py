@@ -7,7 +7,7 @@ from test_update_features import told, update
 from wire_client import broker_in
 
 from kafka_api.protocol.error_codes import ErrorCode
-from model.features import KNOWN, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
+from model.features import COMPACTION, GROUP_VERSION, KNOWN, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from tests.process.command_line import raftka
 from tests.unit.cluster.cluster_nodes import run
 
@@ -26,24 +26,24 @@ async def level_of(client):
     return (await told(client))[2].get(TRANSACTION_VERSION, 0)
 
 
-def test_features_that_are_not_offered_are_in_no_answer_and_are_not_raised(tmp_path):
+def test_a_feature_that_is_not_offered_is_in_no_answer_and_is_not_raised(tmp_path):
     async def test(broker, client):
         for version in (3, 4):
             supported, _, levels = await told(client, version)
-            assert (supported.keys() | levels.keys()) <= {MEMBERSHIP, TRANSACTION_VERSION}
-        for name in KNOWN.keys() - {MEMBERSHIP, TRANSACTION_VERSION}:
-            answer = await update(client, (name, 1))
-            assert answer.results[0].error_code == ErrorCode.FEATURE_UPDATE_FAILED
-            assert answer.results[0].error_message.startswith(f"{name} cannot be at level 1: broker 1 has 0")
+            assert (supported.keys() | levels.keys()) <= KNOWN.keys() - {GROUP_VERSION}
+        answer = await update(client, (GROUP_VERSION, 1))
+        assert answer.results[0].error_code == ErrorCode.FEATURE_UPDATE_FAILED
+        assert answer.results[0].error_message.startswith("group.version cannot be at level 1: broker 1 has 0")
 
     with_broker(tmp_path, test)
 
 
 def test_version_3_leaves_the_feature_out_because_its_lowest_level_is_0(tmp_path):
     async def test(broker, client):
-        levels = {MEMBERSHIP: 1, TRANSACTION_VERSION: 2}
-        assert await told(client, version=3) == ({}, 2, levels)
-        assert await told(client, version=4) == ({MEMBERSHIP: (0, 1), TRANSACTION_VERSION: (0, 2)}, 2, levels)
+        levels = {COMPACTION: 1, MEMBERSHIP: 1, TRANSACTION_VERSION: 2}
+        supported = {name: (0, level) for name, level in levels.items()}
+        assert await told(client, version=3) == ({}, 3, levels)
+        assert await told(client, version=4) == (supported, 3, levels)
 
     with_broker(tmp_path, test)
 

@@ -62,7 +62,7 @@ REFUSED = {
     "a key of 30 kB": (asked("t", **{"k" * 30_000: "1"}), ErrorCode.INVALID_CONFIG),
     "a value of 30 kB": (asked("t", segment_ms="\1" * 30_000), ErrorCode.INVALID_CONFIG),
     "a name of 30 kB": (asked("\1" * 30_000), ErrorCode.INVALID_TOPIC_EXCEPTION),
-    "compaction": (asked("t", cleanup_policy="compact"), ErrorCode.INVALID_CONFIG),
+    "an unknown policy": (asked("t", cleanup_policy="compress"), ErrorCode.INVALID_CONFIG),
     "a flush by number": (asked("t", flush_messages="1"), ErrorCode.INVALID_CONFIG),
     "more in-sync replicas than replicas": (asked("t", min_insync_replicas="2"), ErrorCode.INVALID_CONFIG),
     "an existing name": (asked("taken"), ErrorCode.TOPIC_ALREADY_EXISTS),

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.events import EventKind
 from cluster.founding_words import FOUND
-from model.features import MEMBERSHIP, TRANSACTION_VERSION, LevelRange
+from model.features import COMPACTION, MEMBERSHIP, TRANSACTION_VERSION, LevelRange
 from model.ids import NodeId
 from tests.unit.cluster.cluster_nodes import Cluster, run, until
 from tests.unit.raftka.admin_ports import ports_of
@@ -187,7 +187,7 @@ DOWNGRADE = "/v1/features/downgrade"
 
 
 def test_a_feature_is_lowered_and_a_dry_run_lowers_nothing(tmp_path):
-    lower, levels = {TRANSACTION_VERSION: 1}, {MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (2, 2)}
+    lower, levels = {TRANSACTION_VERSION: 1}, {COMPACTION: (1, 1), MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (2, 2)}
 
     async def test():
         async with ports_of(Cluster(tmp_path, 3)) as ports:
@@ -206,7 +206,7 @@ def test_a_feature_is_lowered_and_a_dry_run_lowers_nothing(tmp_path):
             assert (status, body["levels"], await _levels(ports)) == (200, lower, levels)
             status, body = await ports.ask(DOWNGRADE, {"levels": lower}, at=3)
             assert (status, body["levels"], body["waits_for"]) == (200, lower, "")
-            assert await _levels(ports, at=3) == {MEMBERSHIP: (1, 1), TRANSACTION_VERSION: (1, 2)}
+            assert await _levels(ports, at=3) == levels | {TRANSACTION_VERSION: (1, 2)}
             nodes, lowered = ports.cluster.nodes.values(), EventKind.FEATURE_LOWERED
             await until(lambda: all(_told(node, lowered) for node in nodes))
             for node in nodes:
