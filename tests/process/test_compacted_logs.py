@@ -166,6 +166,7 @@ def overwriting(cluster: BrokerCluster, topic: str) -> Iterator[dict[bytes, byte
         written.result(8 * DEADLINE_SECONDS)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_topic_that_is_written_to_is_compacted_once_the_feature_is_raised(
     make_cluster: ClusterMaker, tmp_path: Path

@@ -84,7 +84,6 @@ def test_a_deleted_topic_leaves_no_files(shared_cluster: BrokerCluster):
         ({"segment.bytes": "lots"}, "segment.bytes"),
         ({"segment.bytes": "1"}, "segment.bytes"),
         ({"max.message.bytes": "-1"}, "max.message.bytes"),
-        ({"cleanup.policy": "compact"}, "cleanup.policy: compacted topics need raftka.compaction at level 1"),
         ({"cleanup.policy": "compacted"}, "cleanup.policy"),
         ({"retention.ms": "-2"}, "retention.ms"),
         ({"min.insync.replicas": "4"}, "min.insync.replicas"),
