@@ -13,6 +13,7 @@ from benchmarks.kafka.kafka_cluster import running_kafka
 from raftka.chaos.compaction_watch import CompactionWatch
 from tests.clients.referee import TRANSACTIONAL, Referee
 from tests.process.broker_processes import BrokerCluster, ClusterMaker, eventually
+from tests.process.command_line import raftka as raftka_command
 
 REPLICAS = 3
 _HEAP = "512m"
@@ -62,6 +63,17 @@ class Brokers:
         """SIGKILL the broker that keeps the transactional id in the same way."""
         if self.killable is not None:
             self._kill(Referee(self.killable).transaction_coordinator_of(transactional_id), wait_more)
+
+    def lead_each_once(self, topic: str, look: Callable[[], None]) -> None:
+        """Let one broker after the other lead the topic's partition 0, and look; once only at Apache Kafka."""
+        if self.killable is None:
+            look()
+            return
+        for node_id in self.killable.brokers:
+            self.killable.wait_in_sync(topic, 0)
+            command = ("partition", "transfer-leadership", topic, "0", "--target", str(node_id))
+            raftka_command(*command, "--brokers", self.bootstrap)
+            look()
 
     def check_passes(self) -> None:
         """Fail unless a pass has removed records by now, and none has failed; Apache Kafka is not asked."""

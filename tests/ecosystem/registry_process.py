@@ -77,17 +77,24 @@ class Picture:
 
     Attributes:
         versions: The id and the schema of each subject and version.
+        subjects: All subjects, also those that are deleted but not permanently.
         values: How often there is each value of a subject.
         level: The level of compatibility of the subject that has one.
     """
 
     def __init__(self, reports: list[Any]) -> None:
         self.versions: dict[tuple[str, int], tuple[int, str]] = {}
+        self.subjects: set[str] = set()
         self.values: Counter[tuple[str, str]] = Counter()
         self.level = ""
         for each in reports:
             if "id" in each:
                 self.versions[each["subject"], each["version"]] = (each["id"], each["schema"])
+                self.subjects.add(each["subject"])
+            if "deleted" in each:
+                self.versions.pop((each["deleted"], 1), None)
+                self.subjects.discard(each["deleted"])
+            self.subjects.update(each.get("subjects", []))
             values = each.get("values", [each["value"]] if "value" in each else [])
             self.values.update((each["subject"], json.dumps(value)) for value in values)
             self.level = each.get("level", self.level)

@@ -79,8 +79,9 @@ class Registry:
             raise _RefusedError(_SCHEMA_NOT_FOUND, f"no schema {schema_id}")
         return {"schema": found.schema}
 
-    def subjects(self, _: dict[str, Any]) -> Any:
-        return sorted({each.subject for each in self._schemas.versions.values() if not each.is_deleted})
+    def subjects(self, asked: dict[str, Any]) -> Any:
+        is_all = asked.get("deleted") == ["true"]
+        return sorted({each.subject for each in self._schemas.versions.values() if is_all or not each.is_deleted})
 
     def versions(self, subject: str, _: dict[str, Any]) -> Any:
         return [each.version for each in self._live(subject)]

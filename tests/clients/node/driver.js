@@ -183,14 +183,17 @@ async function fetch({ topic, offset, count }) {
   const groupId = `read-${randomUUID()}`;
   const consumer = kafka.consumer({ groupId, maxWaitTimeInMs: 200, allowAutoTopicCreation: false });
   const records = [];
+  let next = offset;
   await consumer.connect();
   try {
     await consumer.subscribe({ topics: [topic], fromBeginning: true });
     await consumer.run({
       autoCommit: false,
       eachMessage: async ({ partition, message }) => {
-        if (partition === 0 && Number(message.offset) === offset + records.length && records.length < count) {
+        // A compacted log has gaps.
+        if (partition === 0 && Number(message.offset) >= next && records.length < count) {
           records.push(told(partition, message));
+          next = Number(message.offset) + 1;
         }
       },
     });

@@ -3,13 +3,15 @@
     python avro_records.py {write|read} BOOTSTRAP REGISTRY TOPIC
 
 `write` goes on until its standard input ends. Each round has a subject with two versions and records of both, another
-level of compatibility of one subject, and a subject that it deletes permanently. `read` prints all subjects with their
-versions, and all records of the topic.
+level of compatibility of one subject, and a subject that it deletes permanently some seconds later. `read` prints all
+subjects with their versions, and all records of the topic.
 """
 
 import json
 import sys
 import threading
+import time
+from collections import deque
 from itertools import count
 from typing import Any
 
@@ -22,6 +24,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 _CONFIGURED = "Configured"
 _LEVELS = ("BACKWARD", "FORWARD", "FULL", "NONE")
 _VALUES = 3
+# By then the segment with the schema has ended, and passes have read it.
+_KEPT_SECONDS = 12.0
 _FLUSH_SECONDS = 120.0
 _NOT_FOUND = 404
 
@@ -48,6 +52,8 @@ class _Writer:
         self._client = _client(registry)
         self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
         self._topic = topic
+        # Subjects that are to be deleted, with the time from which on.
+        self._leaving: deque[tuple[float, str]] = deque()
 
     def write_round(self, number: int) -> None:
         for version in (1, 2):
@@ -55,7 +61,9 @@ class _Writer:
         level = _LEVELS[number % len(_LEVELS)]
         self._client.set_compatibility(_CONFIGURED, level)
         _say(level=level)
-        self._delete(f"Gone{number}")
+        self._register(f"Gone{number}")
+        while self._leaving and self._leaving[0][0] <= time.monotonic():
+            self._delete(self._leaving.popleft()[1])
 
     def _write_records(self, subject: str, version: int) -> None:
         schema = _schema(subject, version)
@@ -70,8 +78,13 @@ class _Writer:
         schema_id = int.from_bytes(payload[1:5], "big")
         _say(subject=subject, version=version, id=schema_id, schema=schema, values=values)
 
+    def _register(self, subject: str) -> None:
+        schema = _schema(subject, 1)
+        schema_id = self._client.register_schema(subject, Schema(schema, "AVRO"))
+        _say(subject=subject, version=1, id=schema_id, schema=schema)
+        self._leaving.append((time.monotonic() + _KEPT_SECONDS, subject))
+
     def _delete(self, subject: str) -> None:
-        self._client.register_schema(subject, Schema(_schema(subject, 1), "AVRO"))
         for is_permanent in (False, True):
             try:
                 self._client.delete_subject(subject, permanent=is_permanent)
@@ -99,6 +112,7 @@ def _write(bootstrap: str, registry: str, topic: str) -> None:
 
 def _read(bootstrap: str, registry: str, topic: str) -> None:
     client = _client(registry)
+    _say(subjects=client.get_subjects(deleted=True))
     for subject in client.get_subjects():
         for version in client.get_versions(subject):
             found = client.get_version(subject, version)

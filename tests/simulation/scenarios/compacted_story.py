@@ -4,6 +4,7 @@ from model.ids import Index, Offset
 from model.record_batch import read_header
 from model.record_codec import unpack_records
 from model.record_filter import keyed_records
+from raft.compaction_bounds import ask_for_clean_indexes
 from storage.entry import EntryKind
 from storage.log_compaction import CleaningLimits
 from storage.segment_cleaning import clean
@@ -55,6 +56,14 @@ def compact(story: Scenario, node_id: int) -> int:
 
     story.world.run(story.machine(node_id), run())
     return int(log.compaction.clean_index)
+
+
+def ask(story: Scenario) -> None:
+    """Let the leader ask its followers how far they are clean, until they have answered."""
+    leader = story.replica(story.leader)
+    client = story.cluster.nodes[story.leader].groups._node.client
+    ask_for_clean_indexes(client, [leader])
+    story.wait(lambda: not leader.state.clean_indexes._lowest_sent)
 
 
 def table(story: Scenario, node_id: int) -> dict[bytes, bytes]:

@@ -3,12 +3,11 @@
 import pytest
 
 from model.ids import Index
-from raft.compaction_bounds import ask_for_clean_indexes
 from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.recovery_stm import RecoveryStm
 from storage.entry import EntryKind
-from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, compact, kinds, put, record_of, table
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, ask, compact, kinds, put, record_of, table
 from tests.simulation.scenarios.scenario import Scenario
 from tests.simulation.world.world import SimulationError
 
@@ -58,14 +57,6 @@ def live(story: Scenario, node_id: int) -> set[bytes]:
     """Return the keys of a replica that are not deleted."""
     deleted = {record_of(key, None) for key in KEYS}
     return {key for key, record in table(story, node_id).items() if record not in deleted}
-
-
-def ask(story: Scenario) -> None:
-    """Let the leader ask its followers how far they are clean, until they have answered."""
-    leader = story.replica(story.leader)
-    client = story.cluster.nodes[story.leader].groups._node.client
-    ask_for_clean_indexes(client, [leader])
-    story.wait(lambda: not leader.state.clean_indexes._lowest_sent)
 
 
 def test_a_tombstone_stays_until_every_member_is_clean_and_its_key_never_comes_back() -> None:

@@ -4,11 +4,10 @@ import pytest
 
 from cluster.placements import AlterPlacementsRequest, WantedMove
 from model.ids import Index
-from raft.compaction_bounds import ask_for_clean_indexes
 from raft.consensus import Consensus
 from storage.errors import CorruptLogError
 from tests.feature_levels import LIVING
-from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, compact, put, record_of, records, table
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, ask, compact, put, record_of, records, table
 from tests.simulation.scenarios.scenario import Scenario
 from tests.simulation.world.cluster import TOPIC
 
@@ -34,11 +33,8 @@ def _delete(story: Scenario, *node_ids: int) -> None:
 
 def _ask(story: Scenario) -> None:
     """Let the leader ask its followers how far they are clean, and tell them the bound that follows from it."""
-    leader = story.replica(story.leader)
-    client = story.cluster.nodes[story.leader].groups._node.client
     for _ in range(2):
-        ask_for_clean_indexes(client, [leader])
-        story.wait(lambda: not leader.state.clean_indexes._lowest_sent)
+        ask(story)
 
 
 def _check(story: Scenario) -> None:

@@ -8,12 +8,11 @@ from cluster import compaction_limits, partition
 from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy
 from cluster.partition import Partition
 from model.ids import NO_INDEX, Offset
-from raft.compaction_bounds import ask_for_clean_indexes
 from raft.consensus import Consensus
 from storage.entry import EntryKind
 from storage.log_compaction import CleaningLimits
 from storage.segment_cleaning import clean
-from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, offer, put, table
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, ask, offer, put, table
 from tests.simulation.scenarios.scenario import Scenario
 
 POLICY = CompactionPolicy(0.5, 0, 0, NO_MAX_LAG, is_deleted=False, segment_bytes=1 << 20)
@@ -57,10 +56,7 @@ def _the_newest_record_is_a_tombstone_that_may_go() -> None:
         for number in range(3):
             for node_id in story.world.nodes:
                 _make_pass(story, node_id, 10**15 + number)
-            leader = story.replica(story.leader)
-            client = story.cluster.nodes[story.leader].groups._node.client
-            ask_for_clean_indexes(client, [leader])
-            story.wait(lambda leader=leader: not leader.state.clean_indexes._lowest_sent)
+            ask(story)
         assert story.replica(story.leader).deletes_to >= newest
         for node_id in story.world.nodes:
             assert _kind_of_newest(story, node_id) is EntryKind.DATA, "a reader never arrives at the end"

@@ -152,7 +152,12 @@ func (driver *driver) Produce(topic string, kind lines.Kind, records []lines.Rec
 		}
 		sent = append(sent, message)
 	}
-	if err := producer.SendMessages(sent); err != nil {
+	err = producer.SendMessages(sent)
+	var failed sarama.ProducerErrors
+	if errors.As(err, &failed) {
+		err = failed[0].Err // The whole says only how many there are.
+	}
+	if err != nil {
 		return nil, err
 	}
 	offsets := []int64{}
