@@ -1,7 +1,8 @@
 """A cluster of the former version is upgraded under load, rolled back, upgraded again and raised, and then stays.
 
 The former version is the last one before features (`former_version`): it cannot read what the features
-`raftka.membership` and `transaction.version` allow, and its data directories hold nothing else until a level is raised.
+`raftka.compaction`, `raftka.membership` and `transaction.version` allow, and its data directories hold nothing else
+until a level is raised.
 """
 
 import json
@@ -314,7 +315,7 @@ def check_transactions_are_raised(story: Story) -> None:
     assert told.value.args[0].code() in refused, told.value
     assert formats(cluster) == [2, 2, 2]
     raised = story.features("upgrade")
-    assert raised.startswith("transaction.version at level 2\n"), raised
+    assert raised.startswith("raftka.compaction at level 1, transaction.version at level 2\n"), raised
     eventually("marked directories", lambda: formats(cluster) == [3, 3, 3])
 
     before = {topic: stable_values(cluster, topic) for topic in (TRIMMED, MADE_BEFORE)}
@@ -355,7 +356,7 @@ def test_the_former_version_is_upgraded_rolled_back_and_raised_without_a_failed_
     check_one_former_broker_holds_the_level_back(story)
     story.roll(NEW, 3)
     accepted = story.features("upgrade", "--dry-run")
-    levels = "raftka.membership at level 1, transaction.version at level 2"
+    levels = "raftka.compaction at level 1, raftka.membership at level 1, transaction.version at level 2"
     assert f"{levels}: accepted; nothing is changed" in accepted, accepted
 
     check_links_refuse_the_former_version(story)
