@@ -8,7 +8,7 @@ import pytest
 
 from kafka_api.compatibility import framework_runs
 from tests.ecosystem.brokers import KINDS
-from tests.ecosystem.framework_runs import PARTS, RECORDS, SYSTEMS, note
+from tests.ecosystem.framework_runs import PARTS, RECORDS, SYSTEMS, note, ran
 
 FOLDER = RECORDS.parent
 RUN = {"date": "2026-11-28", "commit": "0a1b2c3"}
@@ -27,6 +27,16 @@ def test_every_test_of_a_framework_has_its_words_on_the_page():
 
 def test_every_kind_of_brokers_has_its_name_on_the_page():
     assert SYSTEMS.keys() == KINDS.keys()
+
+
+def test_every_line_is_of_a_test_and_of_the_version_that_is_pinned():
+    wanted = {
+        (*(part.framework, part.version(), part.what), ran(f"{name}[{'-'.join(filter(None, (kind, variant)))}]").system)
+        for (name, variant), part in PARTS.items()
+        for kind in KINDS
+    }
+    recorded = {(each["framework"], each["version"], each["what"], each["system"]) for each in framework_runs()}
+    assert recorded <= wanted, "run: make test-ecosystem"
 
 
 def test_every_run_of_a_framework_has_its_date_and_the_commit_it_was_of():
