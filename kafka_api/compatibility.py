@@ -2,7 +2,8 @@
 
 A developer tool; nothing of the broker imports it. Each table stands between two comments of the page, which name it;
 a test compares the page with the code. The tests and their brokers record the outcome of each client's tasks, and what
-it has sent: `make sent-requests` writes it into a file, and this module into the page.
+it has sent: `make sent-requests` writes it into a file, and this module into the page. `make test-ecosystem` does the
+same with the runs of frameworks.
 """
 
 import json
@@ -19,6 +20,7 @@ from model.topic_config import TOPIC_CONFIGS
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 SENT_REQUESTS = Path(__file__).parents[1] / "tests" / "clients" / "sent_requests.json"
+FRAMEWORK_RUNS = Path(__file__).parents[1] / "tests" / "ecosystem" / "framework_runs.json"
 
 _LEVEL = "needs `transaction.version` 1"
 # How answers differ from Kafka's. What holds for more than one key stands in the page's text.
@@ -95,6 +97,27 @@ def _task_table() -> Iterable[str]:
             yield f"| {task.replace('_', ' ')} | {outcomes} |"
 
 
+def framework_runs() -> list[dict[str, Any]]:
+    """Return the last run of each part of each framework on each system.
+
+    `framework` and `version`; `what`, the part; `system`; `seconds`, `date` and `commit` of the run.
+    """
+    runs: list[dict[str, Any]] = json.loads(FRAMEWORK_RUNS.read_text(encoding="utf-8"))
+    return runs
+
+
+def _framework_table() -> Iterable[str]:
+    """Yield each part of each framework, with systems of the same run in one line."""
+    yield "| framework | version | what ran | on | last run | of commit |"
+    yield "| --- | --- | --- | --- | --- | --- |"
+    systems: dict[tuple[str, ...], list[str]] = {}
+    for run in framework_runs():
+        line = tuple(run[each] for each in ("framework", "version", "what", "date", "commit"))
+        systems.setdefault(line, []).append(run["system"])
+    for (framework, version, what, date, commit), names in systems.items():
+        yield f"| {framework} | {version} | {what} | {', '.join(names)} | {date} | {commit} |"
+
+
 def _api_table() -> Iterable[str]:
     yield "| key | API | versions | seen from | what differs from Kafka |"
     yield "| --- | --- | --- | --- | --- |"
@@ -127,6 +150,7 @@ def _topic_config_table() -> Iterable[str]:
 _TABLES: Mapping[str, Callable[[], Iterable[str]]] = {
     "clients": _client_table,
     "tasks": _task_table,
+    "frameworks": _framework_table,
     "API keys": _api_table,
     "group errors": _group_errors_table,
     "topic configuration": _topic_config_table,

@@ -22,6 +22,8 @@ _PROMPT = "<<$?>>"
 _PROMPTED = re.compile(r"<<(\d+)>>\Z")
 _HEADING = re.compile(r"#+ (.*)")
 _DRAWN_AND_CLEARED = re.compile(r"[^\n]*\x1b\[K")
+# Maven sets colours back that it has not set.
+_COLOURS_RESET = re.compile(r"\x1b\[0?m")
 # What only looks. A reader looks again when it is too early.
 _LOOKS = ("raftka topic describe", "raftka group describe", "raftka cluster health", "kcat ")
 
@@ -101,6 +103,7 @@ class Terminal:
         """Return what has been printed, once the shell is ready for another command."""
         prompted = self.read_until(_PROMPTED, seconds)
         text = _DRAWN_AND_CLEARED.sub("", self._seen[: prompted.start()]).replace(str(self._home), "~")
+        text = _COLOURS_RESET.sub("", text)
         self._seen = ""
         return Said(text.splitlines(), int(prompted[1]))
 

@@ -1,6 +1,7 @@
 """The console blocks of README and docs/tour.md, typed into terminals: what they say is what is printed."""
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from raftka.chaos.network_namespace import NetworkNamespaceError, own_network
+from tests.needed_tools import needs_tools
 from tests.process.broker_processes import eventually
 from tests.process.kcat import needs_kcat
 from tests.process.terminals import (
@@ -23,6 +25,11 @@ from tests.process.terminals import (
 pytestmark = pytest.mark.process
 
 OpenTerminal = Callable[[], Terminal]
+
+TOUR = ROOT / "docs" / "tour.md"
+WORDS = "9. Count words over a kill"
+PROGRAM = ROOT / "docs" / "word-count" / "WordCount.java"
+FETCH_SECONDS = 400.0
 
 
 @pytest.fixture
@@ -103,7 +110,8 @@ def test_the_readme_is_as_it_was_typed(open_terminal: OpenTerminal) -> None:
 
 
 def test_the_tour_is_as_it_was_typed_and_loses_no_record_with_the_leader(open_terminal: OpenTerminal) -> None:
-    page = console_blocks(ROOT / "docs" / "tour.md")
+    page = console_blocks(TOUR)
+    del page[WORDS]
     (start,), (topic,), (every, first, second, produce), (before,), (kill, after), *ending = page.values()
     (restart,), (count,), (seek, told), (stop,) = ending
     here, consumer, other, producer = (open_terminal() for _ in range(4))
@@ -146,3 +154,62 @@ def test_the_tour_is_as_it_was_typed_and_loses_no_record_with_the_leader(open_te
     assert len(again.lines) == 8
     here.follow(told)
     here.follow(stop)
+
+
+def test_the_tour_shows_what_its_program_says() -> None:
+    (shown,) = re.findall(r"^```java\n(.*?)^```$", TOUR.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert shown in PROGRAM.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def fetched_jars(tmp_path: Path) -> None:
+    """Let Maven fetch what it needs, before the network is one of the test's own."""
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={tmp_path / 'fetched'}"]
+    command = ["mvn", "-q", "-B", "-f", str(PROGRAM.with_name("pom.xml")), *goal]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+    assert done.returncode == 0, done.stdout[-1000:]
+
+
+@pytest.fixture
+def stopped_at_the_end(open_terminal: OpenTerminal) -> Iterator[None]:
+    """Stop the brokers that the step has started in a place of its own."""
+    page = console_blocks(TOUR)
+    terminal = open_terminal()
+    yield
+    for step in (page["1. Three brokers"][0][0], *page[WORDS][0], *page["10. Clean up"][0]):
+        if not step.command.startswith("raftka dev --detach"):
+            terminal.run(step.command)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("fetched_jars", "stopped_at_the_end")
+@needs_tools("java", "javac", "mvn")
+def test_the_tours_application_counts_each_word_once_over_the_kill_of_a_leader(
+    open_terminal: OpenTerminal, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    page = console_blocks(TOUR)
+    (begin,), (every, *_) = page["1. Three brokers"], page["3. A producer, and two consumers in a group"]
+    start, topics, ((count, counts),), ((produce, _),), describe, kill, read = page[WORDS]
+    here, application, producer = (open_terminal() for _ in range(3))
+    here.follow(begin)
+    for terminal in (application, producer):
+        terminal.follow(every)
+    here.follow(start)
+    here.follow(topics, {"mvn -q": "mvn -q -o"})
+    application.type(count)
+    application.read_until(re.compile(re.escape(counts[0])))
+    producer.type(produce)
+
+    (described,) = here.follow(describe)
+    leader = leaders(described)["0"]
+    killed, _ = here.follow(kill, {"kill 2": f"kill {leader}", "restart 2": f"restart {leader}"})
+    assert killed.lines == [f"broker {leader} is killed; start it again: raftka dev restart {leader}"]
+
+    assert producer.wait().lines == ["300 records written to lines"]
+    eventually("all are counted", lambda: here.follow(read[:1]) and here.run(read[1].command).lines == ["300"])
+    _, each, distinct, last = here.follow(read)
+    assert (each.lines, distinct.lines, last.lines) == (["300"], ["300"], ["fox 300"])
+    application.press_ctrl_c()
+    application.wait()
