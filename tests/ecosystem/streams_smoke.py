@@ -36,6 +36,13 @@ _DRIVER_SECONDS = 420.0
 _LOG_END = 3_000
 
 
+def _has_repeats_only(said: str) -> bool:
+    """Whether all records were delivered, and all that the driver objects to in its last look are repeats."""
+    last = said.rpartition("ALL-RECORDS-DELIVERED")[2]
+    objections = last.count("fail: key=")
+    return last != said and objections > 0 and objections == last.count("\tnon-unique result:\n")
+
+
 class SmokeRun:
     """The driver and instances of the application; whoever makes it calls `close`.
 
@@ -94,10 +101,15 @@ class SmokeRun:
         eventually(lambda: f"{wanted} inputs done, now {self._done}{self._ends_of_logs()}", is_done, _STEP_SECONDS)
 
     def verify(self) -> None:
-        """Wait until the driver has judged the outputs; fails with what it says."""
+        """Wait until the driver has judged the outputs; fails with what it says.
+
+        It wants each suppressed window once, also at at-least-once. An instance that waits for a partition's new leader
+        may write a window that another instance has written since. So there it may find such repeats, and nothing else.
+        """
         self._driver.wait(_DRIVER_SECONDS)
         said = self._driver.said()
-        assert "SUCCESS" in said, f"{said[-_LOG_END:]}{self._ends_of_logs()}"
+        repeats = self._guarantee == "at_least_once" and _has_repeats_only(said)
+        assert "SUCCESS" in said or repeats, f"{said[-_LOG_END:]}{self._ends_of_logs()}"
         if self._guarantee == "exactly_once_v2":
             assert "PROCESSED-MORE-THAN-GENERATED" not in said, said[-_LOG_END:]
 
