@@ -27,6 +27,7 @@ from storage.segment_swap import Swap, commit_swap, finish_swap, remove_outputs,
 
 # Between two swaps, so many times what the one before has taken: appends wait in the same lane, and go first.
 _REST_FACTOR = 9
+_REST_SECONDS_MAX = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class LogCompaction:
                 continue
             began = loop.time()
             await self._context.jobs.write(partial(self._swap, output, sources, result))
-            swapped, rest = swapped + 1, _REST_FACTOR * (loop.time() - began)
+            swapped, rest = swapped + 1, min(_REST_FACTOR * (loop.time() - began), _REST_SECONDS_MAX)
         self._indexer.start()
         return swapped
 

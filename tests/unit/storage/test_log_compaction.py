@@ -264,3 +264,31 @@ def test_a_segment_that_is_young_and_all_behind_it_are_left_alone(tmp_path: Path
         await log.close()
 
     run(test())
+
+
+def test_an_append_does_not_wait_for_all_swaps_of_a_pass(tmp_path: Path) -> None:
+    async def test() -> None:
+        place = Place(tmp_path, segment_bytes=150)
+        log = await place.open()
+        await log.append(overwritten(60).entries)
+        await log.flush()
+        await steps()
+        request = await log.compaction.request(limits(log, int(log.dirty_index), joins=False))
+        assert request is not None
+        result = clean(place.disk, request)
+        assert len(result.outputs) > 50
+
+        def swapped() -> int:
+            return sum(segment.cleaned_to > 0 for segment in log._segments)
+
+        swaps = asyncio.ensure_future(log.compaction.swap(result))
+        for _ in range(5):
+            before = swapped()
+            await append(log, Spec(term=int(log.last_term)))
+            # It may take several turns, as for a roll, and a swap may come before each.
+            assert swapped() - before <= 5
+        assert not swaps.done()
+        swaps.cancel()
+        await log.close()
+
+    run(test())
