@@ -40,6 +40,7 @@ class PostgresServer:
             self._unpack(jar)
             self._start()
         except BaseException:
+            # Also a time-out of the test or Ctrl-C: a server that runs and its folder must not be left.
             self.close()
             raise
 

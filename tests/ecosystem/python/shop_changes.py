@@ -52,6 +52,7 @@ def _write(database: pg8000.native.Connection) -> None:
         if is_over.is_set():
             return
         _change(database, number, chance)
+        # The rate of the load, and no wait for anything.
         time.sleep(_PAUSE_SECONDS)
 
 
