@@ -10,10 +10,12 @@ import asyncio
 import contextlib
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 _SIZE_BYTES = 8
 _NICE = 19
@@ -41,40 +43,77 @@ async def run_child(module: str, request: bytes, seconds: float, paths: tuple[st
         ChildError: There is no answer.
     """
     inherited = [int(match[1]) for match in map(_HELD.match, paths) if match is not None]
-    try:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-m", module),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            pass_fds=inherited,
-        )
-    except OSError as error:
-        raise ChildError(f"{module} cannot be started: {os.strerror(error.errno or 0)}") from error
-    # From here on: what it imports takes longer than a small request.
-    with contextlib.suppress(ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, child.pid, _NICE)
-    assert child.stdin is not None
-    assert child.stdout is not None
-    assert child.stderr is not None
+    child = _Child(module, inherited)
+    # A pool of its own: the child takes as long as it takes.
+    with_child = ThreadPoolExecutor(1, thread_name_prefix="child")
+    ended = asyncio.get_running_loop().run_in_executor(with_child, child.run, request)
     try:
         async with asyncio.timeout(seconds):
-            with contextlib.suppress(ConnectionError):
-                child.stdin.write(len(request).to_bytes(_SIZE_BYTES, "big") + request)
-                await child.stdin.drain()
-            answer, words = await asyncio.gather(child.stdout.read(), child.stderr.read())
-            code = await child.wait()
+            answer, words, code = await asyncio.shield(ended)
     except TimeoutError:
         raise ChildError(f"{module} took longer than {seconds:g} s") from None
+    except OSError as error:
+        raise ChildError(f"{module} cannot be started: {os.strerror(error.errno or 0)}") from error
     finally:
-        if child.returncode is None:
-            child.kill()
-            await child.wait()
-        child.stdin.close()
+        child.kill()
+        await asyncio.wait([ended])
+        with_child.shutdown(wait=False)
     if code != 0:
         said = words.decode(errors="replace").strip().rpartition("\n")[2][:_WORDS_MAX]
         raise ChildError(f"{module} ended with exit code {code}{f': {said}' if said else ''}")
     return answer
+
+
+class _Child:
+    """One child, from its start to its end on one thread.
+
+    The thread starts it, too: asyncio starts processes on the loop, which costs the loop a millisecond for each.
+    """
+
+    def __init__(self, module: str, inherited: list[int]) -> None:
+        self._module = module
+        self._inherited = inherited
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._is_killed = False
+
+    def run(self, request: bytes) -> tuple[bytes, bytes, int]:
+        """Return the answer, what it wrote to stderr, and its exit code.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        command = [sys.executable, "-I", "-m", self._module]
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=self._inherited)
+        stdin, process.stdin = process.stdin, None
+        assert stdin is not None
+        with self._lock:
+            self._process = process
+            is_killed = self._is_killed
+        if is_killed:
+            process.kill()
+        # From here on: what it imports takes longer than a small request.
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICE)
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                stdin.write(len(request).to_bytes(_SIZE_BYTES, "big") + request)
+                stdin.flush()
+            # stdin stays open meanwhile: the child ends with it.
+            answer, words = process.communicate()
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                stdin.close()
+        return answer, words, process.returncode
+
+    def kill(self) -> None:
+        """Kill it, or keep it from running on once it has started; nothing where it has ended."""
+        with self._lock:
+            self._is_killed = True
+            process = self._process
+        if process is not None:
+            process.kill()
 
 
 def serve(function: Callable[[bytes], bytes]) -> None:
