@@ -2,7 +2,8 @@
 
 A program of its own, like `profiled_process`: the broker itself has no switch for it. A slice is one callback of the
 loop, from its start to its return. Its length is the CPU time of the thread: on a machine with few cores the time on
-the clock has the slices of other processes in it, too. Slices of tasks of the compactor are also kept apart.
+the clock has the slices of other processes in it, too. Slices of the compactor's task, and of a log's writes while one
+of them is a swap, are also kept apart.
 """
 
 import argparse
@@ -22,8 +23,9 @@ from raftka.broker.application import run_broker
 from raftka.config_descriptor import read_config
 
 _KEPT = 10
-# Of its name, as `runtime.gate.Gate` gives it.
-_COMPACTION = "compaction/"
+# Of the names of the compactor's task and of a log's lane of writes, as `runtime.gate.Gate` gives them; and what the
+# lane runs then.
+_COMPACTION, _LANE, _SWAP = "compaction/", "/write", "LogCompaction."
 _MILLISECOND = 1e6
 
 
@@ -67,7 +69,9 @@ class _Notes:
 
     def note(self, handle: asyncio.Handle, cpu_ns: int, clock_ns: int) -> None:
         task = _task_of(handle)
-        is_own = task is not None and task.get_name().startswith(_COMPACTION)
+        is_own = task is not None and (
+            task.get_name().startswith(_COMPACTION) or (task.get_name().endswith(_LANE) and _SWAP in name_of(handle))
+        )
         kept = [each for each in (self._all, *([self._own] if is_own else [])) if cpu_ns > each.least_ns]
         if kept:
             numbers = [round(each / _MILLISECOND, 4) for each in (cpu_ns, clock_ns, self.gc_ns)]

@@ -179,6 +179,7 @@ class LogCompaction:
         swapped, loop, rest = 0, asyncio.get_running_loop(), 0.0
         for output in result.outputs:
             await asyncio.sleep(rest)
+            await self._make_way(output.last_index)
             await self._context.jobs.written()
             self._context.check_usable()
             sources = self._sources_of(output)
@@ -212,6 +213,11 @@ class LogCompaction:
         if not sources or (sources[0].base_index, sources[-1].last_index) != (output.base_index, output.last_index):
             return None
         return sources
+
+    async def _make_way(self, last: Index) -> None:
+        """Have memory drop most of what a swap will replace, in steps: all at once would hold the loop up."""
+        while self._context.read_cache.forget_some(last) or self._context.tail.forget_some(last):  # noqa: ASYNC110
+            await asyncio.sleep(0)
 
     async def _discard(self, output: CleanedSegment) -> None:
         files = self._context.files

@@ -142,6 +142,13 @@ class ReadCache:
         while self._blocks and self._blocks[0].entries[0].index <= last:
             self.drop_oldest()
 
+    def forget_some(self, last: Index) -> bool:
+        """Drop the oldest block as `forget_until` does, where that drops several; False: it does not."""
+        if len(self._blocks) < 2 or self._blocks[1].entries[0].index > last:
+            return False
+        self.drop_oldest()
+        return True
+
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""
         while self._blocks and self._blocks[-1].entries[-1].last_index >= first_removed:

@@ -13,6 +13,9 @@ from itertools import islice
 from model.ids import Index, Offset
 from storage.entry import Entry
 
+# To drop as many entries takes the loop a fifth of a millisecond.
+_SOME = 128
+
 
 class TailBudget:
     """Bytes that the tail caches of all logs of a node hold together."""
@@ -78,6 +81,14 @@ class TailCache:
         """Drop the entries up to `last`, and tell nobody: others have taken their place in the log."""
         while self._entries and self._entries[0].index <= last:
             self._forget(self._entries.popleft())
+
+    def forget_some(self, last: Index) -> bool:
+        """Drop the oldest entries up to `last` as `forget_until` does, where they are many; False: they are few."""
+        if len(self._entries) <= _SOME or self._entries[_SOME].index > last:
+            return False
+        for _ in range(_SOME):
+            self._forget(self._entries.popleft())
+        return True
 
     def cut(self, first_removed: Index) -> None:
         """Drop entries from `first_removed` on."""

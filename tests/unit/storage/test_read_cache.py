@@ -57,6 +57,18 @@ def test_a_log_that_serves_nobody_keeps_nothing():
     assert cache.keep(is_kept=False) == []
 
 
+def test_many_blocks_are_dropped_in_steps_and_the_last_one_at_once():
+    budget = ReadCacheBudget(20 * COST)
+    cache = filled(budget, 11)
+    assert cache.forget_some(Index(8))
+    assert held(cache) == list(range(4, 12))
+    assert cache.forget_some(Index(8))
+    assert not cache.forget_some(Index(8))
+    assert held(cache) == list(range(7, 12))
+    cache.forget_until(Index(8))
+    assert (held(cache), budget.used) == ([10, 11], 2 * COST)
+
+
 def test_a_budget_of_nothing_and_an_entry_over_the_budget_keep_nothing():
     assert held(filled(ReadCacheBudget(0), 4)) == []
     budget = ReadCacheBudget(3 * COST)

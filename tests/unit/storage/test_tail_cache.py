@@ -67,6 +67,19 @@ def test_what_a_truncation_cuts_is_free_again():
     assert held(cache, 2) == [1, 2]
 
 
+def test_many_entries_are_dropped_in_steps_and_few_at_once():
+    budget = TailBudget(100_000)
+    cache = TailCache(100_000, budget)
+    push(cache, 300)
+    assert cache.forget_some(Index(270))
+    assert held(cache, 300) == list(range(129, 301))
+    assert cache.forget_some(Index(270))
+    assert not cache.forget_some(Index(270))
+    assert held(cache, 300) == list(range(257, 301))
+    cache.forget_until(Index(270))
+    assert (held(cache, 300), budget.used) == (list(range(271, 301)), 3_000)
+
+
 @given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["push", "cut"]), st.integers(60, 500)), max_size=60))
 def test_the_budget_knows_what_is_held(steps):
     budget = TailBudget(900)
