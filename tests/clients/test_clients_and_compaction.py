@@ -44,7 +44,7 @@ def compacting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerClust
     quick = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": OFFSETS_PARTITIONS}
     cleaner = {"log.cleaner.backoff.ms": 100, "log.cleaner.io.max.bytes.per.second": 0}
     try:
-        cluster = maker(3, **quick, **cleaner, **{"unstable.feature.versions.enable": True})
+        cluster = maker(3, **quick, **cleaner)
         cluster.start()
         yield cluster
     finally:
