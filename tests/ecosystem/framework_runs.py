@@ -7,7 +7,7 @@ of that run.
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,10 @@ _FOLDER = Path(__file__).parent
 _STREAMS_POM = ROOT / "tests" / "clients" / "java" / "streams" / "pom.xml"
 
 
+# The systems are in the ids of pytest, and so is what else a test is run with.
+SYSTEMS = {"apache-kafka": "Apache Kafka", "raftka": "Raftka"}
+
+
 class Part(NamedTuple):
     """What a test runs.
 
@@ -31,11 +35,13 @@ class Part(NamedTuple):
         framework: Its name.
         version: Returns the pinned version.
         what: What of it, in words of the page.
+        systems: On which systems, as `SYSTEMS` has them.
     """
 
     framework: str
     version: Callable[[], str]
     what: str
+    systems: Sequence[str] = tuple(SYSTEMS)
 
 
 def _pom_version(pom: Path, name: str) -> str:
@@ -64,8 +70,6 @@ def _debezium() -> str:
 
 
 _EOS, _SMOKE, _FILES = "StreamsEosTest", "StreamsSmokeTest", "files into a topic and out of it, two workers"
-# The systems are in the ids of pytest, and so is what else a test is run with.
-SYSTEMS = {"apache-kafka": "Apache Kafka", "raftka": "Raftka"}
 PARTS: Mapping[tuple[str, str], Part] = {
     ("test_streams_does_each_input_once_with_changelogs_of_its_own_though_processes_are_killed", "simple"): Part(
         "Kafka Streams", _streams, f"{_EOS}, half of its topology, exactly once"
@@ -87,6 +91,15 @@ PARTS: Mapping[tuple[str, str], Part] = {
     ),
     ("test_mirror_maker_copies_both_ways_and_translates_offsets_though_it_and_brokers_are_killed", ""): Part(
         "MirrorMaker 2", _connect, "a topic both ways between two clusters, translated offsets"
+    ),
+    (
+        "test_mirror_maker_copies_both_ways_and_translates_offsets_though_it_and_brokers_are_killed",
+        "beside-apache-kafka",
+    ): Part(
+        "MirrorMaker 2",
+        _connect,
+        "a topic both ways between Apache Kafka and Raftka, translated offsets",
+        ("raftka",),
     ),
     ("test_quix_streams_sums_each_number_once_though_it_and_brokers_are_killed", ""): Part(
         "Quix Streams", lambda: _pinned_version("quix", "quixstreams"), "running sums, exactly once"
