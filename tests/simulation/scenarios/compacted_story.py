@@ -1,5 +1,9 @@
 """Keyed records in a simulated partition, and passes over a replica's log."""
 
+import re
+
+from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy
+from cluster.partition import Partition
 from model.ids import Index, Offset
 from model.record_batch import read_header
 from model.record_codec import unpack_records
@@ -13,7 +17,11 @@ from tests.simulation.world.replica_view import content_key
 from tests.unit.model.record_batches import build_batch, varint
 
 SEGMENT_BYTES = 4096
+# Whatever is old enough goes at once.
+POLICY = CompactionPolicy(0.5, 0, 0, NO_MAX_LAG, is_deleted=False, segment_bytes=1 << 20)
 KEYS = [b"a", b"b", b"c"]
+# What a value of a table begins with.
+_NUMBER = re.compile(rb"#(\d+)#")
 
 
 def record_of(key: bytes, value: bytes | None) -> bytes:
@@ -66,19 +74,42 @@ def ask(story: Scenario) -> None:
     story.wait(lambda: not leader.state.clean_indexes._lowest_sent)
 
 
+def make_pass(story: Scenario, node_id: int, now_ms: int = 10**15) -> int:
+    """Make a pass as far as the broker lets it go; return the clean index."""
+    here = story.cluster.partition(node_id, story.group)
+    assert here is not None
+
+    async def run(here: Partition) -> None:
+        limits = await here.cleaning_limits(POLICY, now_ms, 1 << 20)
+        assert limits is not None
+        request = await here.compaction.request(limits)
+        assert request is not None, "there is nothing to clean"
+        await here.compaction.swap(clean(story.machine(node_id).environment.files, request))
+
+    story.world.run(story.machine(node_id), run(here))
+    return int(here.compaction.clean_index)
+
+
 def table(story: Scenario, node_id: int) -> dict[bytes, bytes]:
     """Return a replica's log by key."""
-    return dict(_keyed(story, node_id))
+    return {key: record for _, key, record in keyed(story, node_id)}
 
 
 def records(story: Scenario, node_id: int) -> list[bytes]:
     """Return all records in a replica's log."""
-    return [content for _, content in _keyed(story, node_id)]
+    return [record for _, _, record in keyed(story, node_id)]
 
 
-def _keyed(story: Scenario, node_id: int) -> list[tuple[bytes, bytes]]:
+def table_of_numbers(story: Scenario, node_id: int) -> dict[bytes, int]:
+    """Return a replica's log by key, without what is deleted: the numbers that `SimTableWriter` gives its values."""
+    numbers = {key: _NUMBER.search(record) for key, record in table(story, node_id).items()}
+    return {key: int(number[1]) for key, number in numbers.items() if number is not None}
+
+
+def keyed(story: Scenario, node_id: int) -> list[tuple[int, bytes, bytes]]:
+    """Return offset, key and bytes of each record in a replica's log."""
     log = story.replica(node_id).log
-    found: list[tuple[bytes, bytes]] = []
+    found: list[tuple[int, bytes, bytes]] = []
 
     async def run() -> None:
         index = log.start_index
@@ -86,9 +117,10 @@ def _keyed(story: Scenario, node_id: int) -> list[tuple[bytes, bytes]]:
             for entry in await log.read(index, 1 << 20):
                 index = Index(entry.last_index + 1)
                 if entry.kind is EntryKind.DATA:
-                    data = unpack_records(entry.payload)
-                    keyed = keyed_records(read_header(entry.payload), data)
-                    found.extend((each.key or b"", data[each.begin : each.end]) for each in keyed)
+                    header, data = read_header(entry.payload), unpack_records(entry.payload)
+                    for each in [] if header.is_control else keyed_records(header, data):
+                        offset = header.base_offset + each.offset_delta
+                        found.append((offset, each.key or b"", data[each.begin : each.end]))
 
     story.world.run(story.machine(node_id), run())
     return found

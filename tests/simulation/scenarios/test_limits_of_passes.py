@@ -5,32 +5,12 @@ from dataclasses import replace
 import pytest
 
 from cluster import compaction_limits, partition
-from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy
-from cluster.partition import Partition
 from model.ids import NO_INDEX, Offset
 from raft.consensus import Consensus
 from storage.entry import EntryKind
 from storage.log_compaction import CleaningLimits
-from storage.segment_cleaning import clean
-from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, ask, offer, put, table
+from tests.simulation.scenarios.compacted_story import KEYS, SEGMENT_BYTES, ask, make_pass, offer, put, table
 from tests.simulation.scenarios.scenario import Scenario
-
-POLICY = CompactionPolicy(0.5, 0, 0, NO_MAX_LAG, is_deleted=False, segment_bytes=1 << 20)
-
-
-def _make_pass(story: Scenario, node_id: int, now_ms: int) -> None:
-    """Make a pass as far as the broker lets it go."""
-    here = story.cluster.partition(node_id, story.group)
-    assert here is not None
-
-    async def run(here: Partition) -> None:
-        limits = await here.cleaning_limits(POLICY, now_ms, 1 << 20)
-        assert limits is not None
-        request = await here.compaction.request(limits)
-        assert request is not None, "there is nothing to clean"
-        await here.compaction.swap(clean(story.machine(node_id).environment.files, request))
-
-    story.world.run(story.machine(node_id), run(here))
 
 
 def _kind_of_newest(story: Scenario, node_id: int) -> EntryKind:
@@ -55,7 +35,7 @@ def _the_newest_record_is_a_tombstone_that_may_go() -> None:
             story.wait(lambda log=log: log.snapshot_index >= log.closed_index >= newest)
         for number in range(3):
             for node_id in story.world.nodes:
-                _make_pass(story, node_id, 10**15 + number)
+                make_pass(story, node_id, 10**15 + number)
             ask(story)
         assert story.replica(story.leader).deletes_to >= newest
         for node_id in story.world.nodes:
@@ -89,7 +69,7 @@ def _a_leader_that_is_alone_overwrites_all_keys() -> None:
         for number in range(9):
             offer(story, alone, KEYS[number % 3], b"never" * 300, producer=8, sequence=9 + number)
         story.wait(lambda: log.flushed_index >= commit + 9)
-        _make_pass(story, alone, 10**15)
+        make_pass(story, alone)
         assert story.replica(alone).state.commit_index == commit
         story.heal()
         story.elect_into_office(other)
