@@ -176,12 +176,11 @@ class _Pass:
         return end
 
     def _note(self, entry: Entry) -> None:
-        found = self._records(entry)
+        header = read_header(entry.payload)
+        found = None if self._is_aborted(header) else self._records(entry, header)
         if found is None:
             return
-        header, _, records = found
-        if self._aborted.has(header):
-            return
+        _, records = found
         base_offset, newest = header.base_offset, self._newest
         for record in records:
             if record.key is not None:
@@ -222,19 +221,20 @@ class _Pass:
 
     def _filter(self, entry: Entry) -> Entry | None:
         """Return what stays of a batch; None if nothing does."""
-        found = self._records(entry)
+        header, counts = read_header(entry.payload), self._counts
+        if self._is_aborted(header):
+            # Also where it cannot be read. A client may be able to, and the marker with its row goes later.
+            counts.aborted += header.record_count
+            return None
+        found = self._records(entry, header)
         if found is None:
             return entry
-        header, data, records = found
-        counts = self._counts
+        data, records = found
         if header.is_control:
             if not self._may_delete(entry):
                 self._delete_bytes += entry.size
                 return entry
             counts.deletes += header.record_count
-            return None
-        if self._aborted.has(header):
-            counts.aborted += header.record_count
             return None
         kept = [each for each in records if self._is_kept(entry, header, each)]
         if not kept:
@@ -280,9 +280,15 @@ class _Pass:
         finally:
             file.close()
 
-    def _records(self, entry: Entry) -> tuple[BatchHeader, bytes, list[KeyedRecord]] | None:
-        """Return header, unpacked bytes and records of a batch; None, counted, if it cannot be read."""
-        header = read_header(entry.payload)
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a batch belongs to an aborted transaction, and is no marker. Nobody needs to unpack it."""
+        if header.is_control or not self._aborted.has(header):
+            return False
+        self._counts.read += header.record_count
+        return True
+
+    def _records(self, entry: Entry, header: BatchHeader) -> tuple[bytes, list[KeyedRecord]] | None:
+        """Return unpacked bytes and records of a batch; None, counted, if it cannot be read."""
         try:
             data = unpack_records(entry.payload)
             records = [] if header.is_control else keyed_records(header, data)
@@ -290,7 +296,7 @@ class _Pass:
             self._counts.unreadable += 1
             return None
         self._counts.read += header.record_count
-        return header, data, records
+        return data, records
 
 
 def map_key(key: bytes) -> bytes:

@@ -348,6 +348,24 @@ def test_a_batch_that_cannot_be_read_stays(tmp_path: Path) -> None:
     assert (result.counts.unreadable, result.counts.superseded) == (1 + 1, 1)
 
 
+@pytest.mark.parametrize("clean_index", [0, 3])
+def test_an_aborted_batch_that_cannot_be_read_goes_before_its_marker(tmp_path: Path, clean_index: int) -> None:
+    """A client may be able to read it, and would take it for committed once the marker's row is gone."""
+    steps = [Step(((b"a", b"1"),), producer=1), Step(producer=1, ends=MarkerType.ABORT), Step(((b"b", b"1"),))]
+    original = written(steps, [False])
+    broken = build_batch(b"", payload=b"\x10garbage", count=1, attributes=TRANSACTIONAL, producer_id=1)
+    first = original.entries[0]
+    entries = [Entry(first.index, first.term, first.kind, first.base_offset, 1, broken), *original.entries[1:]]
+    source = save(tmp_path, entries)
+    changes = {"clean_index": Index(clean_index), "deletes_to": Index(3), "times": [CleanedTime(Index(3), 0)]}
+    result = clean(FILES, request_of(tmp_path, [source], original, **changes))
+    left = load(result.outputs[0])
+    assert broken not in [each.payload for each in left]
+    # The marker goes by the second pass.
+    assert len(left) == (2 if clean_index else 3)
+    assert result.counts.aborted == 1
+
+
 def moved(entry: Entry, by: int) -> bytes:
     payload = bytearray(entry.payload)
     stamp(payload, entry.base_offset + by, entry.term)
