@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from cluster.compaction_rule import CompactionPolicy, dirty_ratio, is_due
@@ -204,7 +205,9 @@ class Compactor:
         try:
             limits = await partition.cleaning_limits(policy, now_ms, self._options.map_bytes)
         except StorageError as error:
-            self._failed(partition, reason_of(error))
+            # Otherwise its replica has left this node since the look has begun.
+            if partition in [*self._partitions]:
+                self._failed(partition, reason_of(error))
             return None
         if limits is None:
             return None
@@ -232,7 +235,7 @@ class Compactor:
             request = await partition.compaction.request(chosen.limits)
             if request is None:
                 return False
-            result = await self._cleaner.clean(request)
+            result = await partition.compaction.make(partial(self._cleaner.clean, request))
             if self._policy_of(partition) is None:
                 # It has changed meanwhile: from then on nothing goes.
                 await partition.compaction.remove_outputs()

@@ -5,6 +5,7 @@ a source has left it meanwhile, the swap is given up.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -166,6 +167,15 @@ class LogCompaction:
             index_interval_bytes=self._interval,
         )
 
+    async def make(self, clean: Callable[[], Awaitable[CleaningResult]]) -> CleaningResult:
+        """Wait for `clean`, which makes the pass; it is cancelled once the log is closed, or removed.
+
+        Raises:
+            StorageError: The log is closed.
+            Others: As `clean`.
+        """
+        return await self._context.jobs.host(clean)
+
     async def swap(self, result: CleaningResult) -> int:
         """Put the outputs of a pass in the place of their sources; return how many were.
 
@@ -201,7 +211,8 @@ class LogCompaction:
         """
         context = self._context
         context.check_usable()
-        await context.env.workers.run(Pool.APPEND, partial(remove_outputs, context.files, context.directory))
+        # A job of the log: nobody removes the directory meanwhile.
+        await context.jobs.use(Pool.APPEND, partial(remove_outputs, context.files, context.directory))
 
     def _sources_of(self, output: CleanedSegment) -> list[Segment] | None:
         """Return the segments that an output stands for; None if they are not all there, closed, as they were."""
@@ -226,7 +237,7 @@ class LogCompaction:
             if files.exists(output.path):
                 files.unlink(output.path)
 
-        await self._context.env.workers.run(Pool.APPEND, remove)
+        await self._context.jobs.use(Pool.APPEND, remove)
 
     async def _swap(self, output: CleanedSegment, sources: list[Segment], result: CleaningResult) -> None:
         context = self._context

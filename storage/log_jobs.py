@@ -103,6 +103,8 @@ class LogJobs:
         self._fsyncs = 0
         self._retired: list[Segment] = []
         self._closing: asyncio.Future[None] | None = None
+        # Ends what others do in the directory of the log, while there is such a thing.
+        self._guest: asyncio.Timeout | None = None
 
     @property
     def hangs(self) -> bool:
@@ -228,6 +230,33 @@ class LogJobs:
         loop = asyncio.get_running_loop()
         return await self._begin(pool, job, loop.create_future(), loop.create_future())
 
+    async def host(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Wait for `work`, which writes files of its own into the directory of the log; one at a time.
+
+        `close` cancels it and waits until it has ended. Otherwise it would write into a directory that is being
+        removed, which then stays, and which nobody knows any more once its identity file is gone.
+
+        Raises:
+            StorageError: `close` has begun, before or meanwhile.
+        """
+        self.check_open()
+        assert self._guest is None
+        use: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._uses[use] = None
+        # It never expires by itself.
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._guest = scope
+                return await work()
+        except TimeoutError:
+            if scope.expired():
+                self.check_open()
+            raise
+        finally:
+            self._guest = None
+            self._end_use(use)
+
     async def use_here(self, pool: Pool, job: Callable[[], T]) -> T:
         """Like `use`, for a job that fsyncs: no file is closed before it has ended.
 
@@ -329,8 +358,11 @@ class LogJobs:
             done.set_result(None)
 
     async def close(self) -> None:
-        """Take no more jobs and wait for those under way, but not for reads that hang. Idempotent."""
+        """Take no more jobs, and wait for those under way but for reads that hang. What it hosts ends. Idempotent."""
         self._is_closing = True
+        guest, self._guest = self._guest, None
+        if guest is not None:
+            guest.reschedule(asyncio.get_running_loop().time())
         await self.saved()
         await self.written()
         while ending := [use for use in self._uses if use not in self._hung]:
