@@ -110,7 +110,9 @@ def _bounded(
         try:
             return bytes(memoryview(buffer)[: unpack_into(packed, buffer)])
         except cramjam.DecompressionError:
-            # Either the buffer is too small or the data is bad: the codec does not say which.
+            # Either the buffer is too small or the data is bad: the codec does not say which. The error has this frame,
+            # and whoever keeps the error keeps no buffer.
+            del buffer
             if size == size_max:
                 raise
             size *= 16

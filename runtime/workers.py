@@ -134,7 +134,12 @@ class ThreadWorkers:
         deadline = loop.call_later(HUNG_READ_SECONDS, give_up)
         future = loop.run_in_executor(self._pools[Pool.READ], job)
         future.add_done_callback(end)
-        return await asyncio.shield(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            # The future has the job's error, and the error's traceback has this frame. As a cycle they would keep all
+            # that the job had in memory until a collection: 64 MiB for each batch that unpacks to too much.
+            del future
 
     async def _acquire_read(self) -> None:
         """Wait for one of the threads that reads share, in line.
