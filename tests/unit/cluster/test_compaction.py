@@ -147,6 +147,33 @@ def test_a_pass_that_fails_comes_again_after_a_minute() -> None:
         assert not node.compactor.is_suspended(story.group)
 
 
+def test_a_pass_under_which_the_disk_fills_up_comes_again_and_producers_go_on() -> None:
+    with Scenario(84, segment_bytes=SEGMENT_BYTES) as story:
+        node, disk = Node(story, story.leader), story.machine(story.leader).disk
+        capacity, make = disk.capacity, node.cleaner.clean
+
+        async def clean_without_room(request: CleaningRequest) -> CleaningResult:
+            # Others have taken the room since the look; what the pass writes first still has some.
+            if node.cleaner.passes == 0:
+                disk.capacity = disk.used + 2000
+            return await make(request)
+
+        node.cleaner.clean = clean_without_room  # type: ignore[method-assign]
+        written(story)
+        story.wait(lambda: node.compactor.counts.failures == 1, 60.0)
+        # The pass has met the end of the disk, and its outputs are gone: the disk has as much room as before.
+        assert disk.counts["full"] == 1
+        story.wait(lambda: disk.capacity - disk.used > 1000)
+        for number in range(2):
+            assert put(story, story.leader, KEYS[0], b"small", producer=9, sequence=number).result is not None
+        disk.capacity = capacity
+        story.run_for(50.0)
+        assert node.cleaner.passes == 1
+        story.wait(lambda: node.clean_index > 6, 60.0)
+        assert (node.cleaner.passes, node.compactor.counts.failures) == (2, 1)
+        story.converge()
+
+
 def test_a_partition_whose_passes_fail_three_times_is_suspended() -> None:
     with Scenario(74, segment_bytes=SEGMENT_BYTES) as story:
         node = Node(story, story.leader, *[ChildError("it was killed")] * 3)
