@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from model.ids import GroupId, Replica
+from tests.simulation.world.original_log import OriginalLog
 from tests.simulation.world.replica_view import Ghost
 
 VoterSets = tuple[frozenset[Replica], ...]
@@ -29,6 +30,7 @@ class History:
     Attributes:
         committed: Per group, the entry at each index as it was first committed anywhere; `committed[g][i]` has index
             i + 1.
+        originals: Per group that may be compacted, what its log has held before.
         commit_terms: Per group and index like `committed`, the term of the leader that committed it.
         visible: Per group and index, the entry as a leader first showed it.
         may_begin_at: Per group, the offsets at which DeleteRecords or retention may let its logs begin; groups that
@@ -49,6 +51,7 @@ class History:
     min_in_sync: int = 1
     has_transactions: bool = False
     committed: dict[GroupId, list[Ghost]] = field(default_factory=dict)
+    originals: dict[GroupId, OriginalLog] = field(default_factory=dict)
     commit_terms: dict[GroupId, list[int]] = field(default_factory=dict)
     visible: dict[GroupId, dict[int, Ghost]] = field(default_factory=dict)
     may_begin_at: dict[GroupId, set[int]] = field(default_factory=dict)
@@ -69,6 +72,12 @@ class History:
     def committed_in(self, group: GroupId) -> list[Ghost]:
         """Return the committed entries of a group."""
         return self.committed.setdefault(group, [])
+
+    def original_log(self, group: GroupId) -> OriginalLog:
+        """Return what the log of a group has held before it was compacted."""
+        if group not in self.originals:
+            self.originals[group] = OriginalLog(self.committed_in(group))
+        return self.originals[group]
 
     def commit_terms_in(self, group: GroupId) -> list[int]:
         """Return the terms in which the committed entries of a group were committed; they never fall."""

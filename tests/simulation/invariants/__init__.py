@@ -17,6 +17,7 @@ from tests.simulation.invariants.configurations_follow_the_steps import Configur
 from tests.simulation.invariants.configurations_one_by_one import ConfigurationsOneByOne
 from tests.simulation.invariants.counters_grow import CountersGrow
 from tests.simulation.invariants.counts_are_true import CountsAreTrue
+from tests.simulation.invariants.deleted_records_are_gone import DeletedRecordsAreGone
 from tests.simulation.invariants.deletions import Deletions
 from tests.simulation.invariants.dirty_files_stay_open import DirtyFilesStayOpen
 from tests.simulation.invariants.election_safety import ElectionSafety
@@ -30,6 +31,7 @@ from tests.simulation.invariants.formats_have_levels import FormatsHaveLevels
 from tests.simulation.invariants.gravestones_are_true import GravestonesAreTrue
 from tests.simulation.invariants.hung_leaders_leave import HungLeadersLeave
 from tests.simulation.invariants.invariant import Invariant
+from tests.simulation.invariants.kept_records_are_original import KeptRecordsAreOriginal
 from tests.simulation.invariants.lag_drains import LagDrains
 from tests.simulation.invariants.lag_is_visible import LagIsVisible
 from tests.simulation.invariants.leader_append_only import LeaderAppendOnly
@@ -54,6 +56,7 @@ from tests.simulation.invariants.reads_agree import ReadsAgree
 from tests.simulation.invariants.reads_are_linearizable import ReadsAreLinearizable
 from tests.simulation.invariants.registrations_are_current import RegistrationsAreCurrent
 from tests.simulation.invariants.removed_never_return import RemovedNeverReturn
+from tests.simulation.invariants.removed_records_are_superseded import RemovedRecordsAreSuperseded
 from tests.simulation.invariants.retired_never_count import RetiredNeverCount
 from tests.simulation.invariants.rows_are_abort_markers import RowsAreAbortMarkers
 from tests.simulation.invariants.segments_cover_the_log import SegmentsCoverTheLog
@@ -90,6 +93,9 @@ ALL: tuple[Callable[[History], Invariant], ...] = (
     OffsetsAreDense,
     OpenedLogsAreWhole,
     SegmentsCoverTheLog,
+    KeptRecordsAreOriginal,
+    RemovedRecordsAreSuperseded,
+    DeletedRecordsAreGone,
     LogStarts,
     Deletions,
     PlacedReplicas,

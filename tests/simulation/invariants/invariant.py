@@ -12,6 +12,8 @@ from model.ids import ConsistencyLevel, GroupId, Index
 from raft.group_configuration import Revision
 from raft.replicate_item import ReplicateResult
 from rpc.identity import Peer
+from storage.entry import Entry
+from storage.segment import Segment
 from storage.snapshot_file import Snapshot
 from tests.simulation.clients.history import History
 from tests.simulation.world.replica_view import Ghost, ReplicaView, Standing
@@ -47,6 +49,15 @@ class Invariant:
 
     def on_committed(self, view: ReplicaView, new: Sequence[Ghost]) -> None:
         """Entries nobody had committed before are committed at this replica."""
+
+    def on_compacted(self, view: ReplicaView, entries: Sequence[Entry]) -> None:
+        """Entries that passes may have changed have their places in a log, at least one; these are what it holds now.
+
+        A pass has put them there, a leader has sent them, or the log was opened with them.
+        """
+
+    def on_swapped(self, view: ReplicaView, segment: Segment, entries: Sequence[Entry]) -> None:
+        """A pass has put a segment in the place of others; `on_compacted` is told of the same entries."""
 
     def on_answered(self, view: ReplicaView, level: ConsistencyLevel, content: bytes, result: ReplicateResult) -> None:
         """A producer has got a success."""

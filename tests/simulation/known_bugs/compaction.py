@@ -1,17 +1,21 @@
 """Bugs in log compaction (RFC 0022)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from model.ids import Index
-from model.record_batch import BatchHeader
+from model.record_batch import BatchHeader, stamp
 from model.record_filter import KeyedRecord
+from raft.consensus import Consensus
 from raft.follower_index_metadata import FollowerIndexMetadata
 from raft.messages import InstallSnapshotRequest
 from raft.snapshot_receiver import SnapshotReceiver
+from storage.aborted_rows import aborted_row
+from storage.cleaned_output import CleanedOutput
 from storage.entry import Entry
 from storage.log_snapshots import LogSnapshots
+from storage.segment import is_control
 from storage.segment_cleaning import Source, _Pass, map_key
 
 
@@ -56,3 +60,45 @@ def passes_remove_the_newest_record(patch: pytest.MonkeyPatch) -> None:
         return each._newest.get(map_key(record.key or b"")) != header.base_offset + record.offset_delta
 
     patch.setattr(_Pass, "_is_kept", is_kept)
+
+
+def passes_stamp_another_epoch(patch: pytest.MonkeyPatch) -> None:
+    """The batches that a pass keeps get a leader epoch that is not theirs: no reader compares it."""
+    filtered = _Pass._filter
+
+    def stamped(each: _Pass, entry: Entry) -> Entry | None:
+        kept = filtered(each, entry)
+        if kept is None:
+            return None
+        payload = bytearray(kept.payload)
+        stamp(payload, kept.base_offset, kept.term + 1)
+        return Entry(kept.index, kept.term, kept.kind, kept.base_offset, kept.record_count, payload)
+
+    patch.setattr(_Pass, "_filter", stamped)
+
+
+def rows_outlive_their_markers(patch: pytest.MonkeyPatch) -> None:
+    """The rows of ABORT markers that a pass removes stay in the segment that it writes."""
+    write = CleanedOutput.write
+
+    def with_all_rows(output: CleanedOutput, entries: Iterable[tuple[Entry, int, bool]]) -> None:
+        def noted() -> Iterator[tuple[Entry, int, bool]]:
+            for entry, flushed, stays in entries:
+                row = aborted_row(entry) if not stays and is_control(entry) else None
+                if row is not None:
+                    output._rows.add(row)
+                yield entry, flushed, stays
+
+        write(output, noted())
+
+    patch.setattr(CleanedOutput, "write", with_all_rows)
+
+
+def deletes_go_where_the_leader_is_clean(patch: pytest.MonkeyPatch) -> None:
+    """The clean index of the leader alone bounds tombstones and markers, whatever the other members have answered."""
+
+    def raised(consensus: Consensus) -> Index:
+        consensus.note_deletes_bound(consensus.clean_index)
+        return consensus.deletes_to
+
+    patch.setattr(Consensus, "raise_deletes_bound", raised)

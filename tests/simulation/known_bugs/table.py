@@ -417,8 +417,19 @@ _COMPACTION = (
     ),
     (compaction.marks_stay_where_the_state_is_ahead, "Raftka 7a0a2c3f", ("LogMatching", "Convergence")),
     (compaction.marks_are_forgotten, "RFC 0022 section 7", ("LogMatching", "Convergence")),
-    (compaction.passes_go_on_behind_their_end, "Raftka 7a0a2c3f", ("LogMatching", "Convergence")),
-    (compaction.passes_remove_the_newest_record, "RFC 0022 section 5", ("broken-table", *_SKIPPED)),
+    (
+        compaction.passes_go_on_behind_their_end,
+        "Raftka 7a0a2c3f",
+        ("RemovedRecordsAreSuperseded", "LogMatching", "Convergence"),
+    ),
+    (
+        compaction.passes_remove_the_newest_record,
+        "RFC 0022, C1",
+        ("RemovedRecordsAreSuperseded", "broken-table", *_SKIPPED),
+    ),
+    (compaction.passes_stamp_another_epoch, "RFC 0022, C2", ("KeptRecordsAreOriginal",)),
+    (compaction.deletes_go_where_the_leader_is_clean, "RFC 0022, C4", ("DeletedRecordsAreGone",)),
+    (compaction.rows_outlive_their_markers, "RFC 0021, X6; RFC 0022 section 3", ("RowsAreAbortMarkers",)),
 )
 
 

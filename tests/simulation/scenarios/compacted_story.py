@@ -1,6 +1,10 @@
 """Keyed records in a simulated partition, and passes over a replica's log."""
 
+import contextlib
 import re
+from collections.abc import Iterator
+
+import pytest
 
 from cluster.compaction_rule import NO_MAX_LAG, CompactionPolicy
 from cluster.partition import Partition
@@ -12,8 +16,10 @@ from raft.compaction_bounds import ask_for_clean_indexes
 from storage.entry import EntryKind
 from storage.log_compaction import CleaningLimits
 from storage.segment_cleaning import clean
+from tests.simulation.invariants.invariant import Invariant, InvariantBrokenError
 from tests.simulation.scenarios.scenario import QUORUM, Scenario, Write
 from tests.simulation.world.replica_view import content_key
+from tests.simulation.world.world import SimulationError
 from tests.unit.model.record_batches import build_batch, varint
 
 SEGMENT_BYTES = 4096
@@ -22,6 +28,16 @@ POLICY = CompactionPolicy(0.5, 0, 0, NO_MAX_LAG, is_deleted=False, segment_bytes
 KEYS = [b"a", b"b", b"c"]
 # What a value of a table begins with.
 _NUMBER = re.compile(rb"#(\d+)#")
+
+
+@contextlib.contextmanager
+def objection(invariant: type[Invariant]) -> Iterator[None]:
+    """Expect that an invariant ends the story, in the step in which a swap breaks it."""
+    with pytest.raises(SimulationError) as ended:
+        yield
+    cause = ended.value.__cause__
+    assert isinstance(cause, InvariantBrokenError)
+    assert str(cause).startswith(f"{invariant.__name__}: ")
 
 
 def record_of(key: bytes, value: bytes | None) -> bytes:

@@ -10,12 +10,13 @@ from cluster.health_counts import ClusterCounts, LedCounts
 from cluster.node import Node
 from kafka_api.groups.coordinated_partition import CoordinatedPartition
 from kafka_api.groups.lag import LagReport
-from model.ids import ConsistencyLevel, GroupId
+from model.ids import RAFT0, ConsistencyLevel, GroupId
 from raft.consensus import Consensus
 from raft.group_configuration import Revision
 from raft.replica_state import Role
 from raft.replicate_item import ReplicateResult
 from storage.entry import EntryKind
+from storage.segment import Segment
 from storage.snapshot_file import Snapshot
 from tests.simulation.clients.history import History, VoterSets, is_majority_of
 from tests.simulation.invariants import ALL
@@ -244,12 +245,19 @@ class Observer:
         self._power_losses.opened(view)
         self._watch_votes(view)
         self._watch_snapshots(view)
+        self._watch_swaps(view)
         stepped = consensus._log_state._stepped
         state = b"".join(stepped.state.snapshot())
         found = Snapshot(consensus.log.start, stepped.applied_index, stepped.applied_term, state)
         self._each("on_opened", view, former)
         self._each("on_snapshot", view, found)
+        self._tell_compacted(view)
         return view
+
+    def _tell_compacted(self, view: ReplicaView) -> None:
+        if view.compacted:
+            entries, view.compacted = view.compacted, []
+            self._each("on_compacted", view, entries)
 
     def _watch_votes(self, view: ReplicaView) -> None:
         voter = view.consensus.voter
@@ -280,6 +288,21 @@ class Observer:
 
         log.save_snapshot, log.install = saved, installed
 
+    def _watch_swaps(self, view: ReplicaView) -> None:
+        compaction = view.consensus.log.compaction
+        replace = compaction._replace
+
+        def replaced(sources: list[Segment], segment: Segment) -> None:
+            replace(sources, segment)
+            if view.group in self._deleted:
+                return
+            view.compacted = view.entries_of(segment)
+            if view.compacted:
+                self._each("on_swapped", view, segment, view.compacted)
+                self._tell_compacted(view)
+
+        compaction._replace = replaced
+
     def _compare(self, view: ReplicaView) -> None:
         before = view.now
         now = view.now = Standing.of(view.consensus)
@@ -291,6 +314,7 @@ class Observer:
         if now.last > len(view.entries):
             added = view.take_appended()
             self._each("on_appended", view, added)
+            self._tell_compacted(view)
         if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
             self.history.counts["elections"] += 1
             self._each("on_elected", view)
@@ -330,6 +354,10 @@ class Observer:
                 return
             new = view.entries[len(gold) : view.now.commit]
             self._note_deciders(view, sets_before, new[-1])
+            if view.group != RAFT0 and not view.name.startswith("__"):
+                data = [each for each in view.written(new[0].index, new[-1].index) if each.kind is EntryKind.DATA]
+                payloads = {int(each.index): bytes(each.payload) for each in data}
+                self.history.original_log(view.group).add(new, payloads)
             gold.extend(new)
             self.history.commit_terms_in(view.group).extend([view.now.term] * len(new))
             self._each("on_committed", view, new)

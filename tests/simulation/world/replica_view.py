@@ -16,11 +16,11 @@ from raft.configuration_entry import decode_configuration
 from raft.consensus import Consensus
 from raft.group_configuration import GroupConfiguration
 from raft.replica_state import Role
-from storage.entry import Entry, EntryKind
+from storage.entry import _KINDS, HEADER, HEADER_BYTES, Entry, EntryKind
 from storage.errors import CorruptLogError
 from storage.log import Log
 from storage.log_start import LogStart, decode_log_start
-from storage.segment import scan
+from storage.segment import Segment, scan
 from tests.simulation.world.sim_disk import ObservedFile
 
 # Bytes of a chain.
@@ -151,6 +151,7 @@ class ReplicaView:
 
     Attributes:
         configured: The entries of configurations, oldest first.
+        compacted: Of what was taken last, the entries up to the log's mark as they are now: passes may have changed them.
         broken_at: The first entry that the log was opened with although its bytes are broken and nothing has rotted.
     """
 
@@ -163,6 +164,7 @@ class ReplicaView:
     committed: list[Ghost]
     entries: list[Ghost] = field(default_factory=list)
     configured: list[Ghost] = field(default_factory=list)
+    compacted: list[Entry] = field(default_factory=list)
     broken_at: int | None = None
     # Of the configuration that they were asked for last: each step asks for them again.
     _voter_sets: tuple[GroupConfiguration | None, tuple[frozenset[Replica], ...]] = (None, ())
@@ -203,6 +205,7 @@ class ReplicaView:
         originals = self.committed[following - 1 : entry.last_index]
         is_agreed = len(originals) == entry.last_index - following + 1 and originals[-1].term == entry.term
         if entry.last_index <= log.compacted_index and is_agreed:
+            self.compacted.append(entry)
             return originals
         assert entry.index == entry.last_index, "what was compacted is not committed"
         return [self._ghost_of(entry)]
@@ -272,6 +275,36 @@ class ReplicaView:
             new += ghosts
         self.configured += [ghost for ghost in new if ghost.configuration is not None]
         return new
+
+    def written(self, first: int, last: int) -> list[Entry]:
+        """Return the entries of [first, last], of which none was compacted, as far as they can be read."""
+        log = self.consensus.log
+        found: list[Entry] = []
+        try:
+            for entry in log._tail.read(first, last, 1 << 40) or _written(log, first):
+                if entry.index > last:
+                    break
+                found.append(entry)
+        except CorruptLogError:
+            # What has rotted is not known.
+            pass
+        return found
+
+    def entries_of(self, segment: Segment) -> list[Entry]:
+        """Return what a segment holds, none if it has rotted; its file has the name under which it was opened.
+
+        Checksums are not looked at: who compares the bytes needs none, and this runs with each swap.
+        """
+        inode = self.consensus.log._context.env.files.inode(segment.file.path)
+        if inode.has_rotted:
+            return []
+        data, position, found = bytes(inode.data[: segment.size]), 0, []
+        while position < len(data):
+            _, length, index, term, kind, _, _, count, base_offset, _, _ = HEADER.unpack_from(data, position)
+            body = position + HEADER_BYTES
+            position = body + length
+            found.append(Entry(index, term, _KINDS[kind], base_offset, count, data[body:position]))
+        return found
 
     def __str__(self) -> str:
         now = self.now
