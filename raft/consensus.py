@@ -307,7 +307,9 @@ class Consensus:
 
     def raise_deletes_bound(self) -> Index:
         """Leader: compute the bound from what the followers have answered, and return the largest one so far."""
-        self.note_deletes_bound(self.state.clean_indexes.bound(self.state.followers, self.clean_index))
+        # Whom a configuration drops is a member until it is committed: the next leader may not have it.
+        if self.state.configurations.is_committed:
+            self.note_deletes_bound(self.state.clean_indexes.bound(self.state.followers, self.clean_index))
         return self._deletes_to
 
     def throttle(self, members: ThrottledMembers) -> None:
