@@ -20,6 +20,10 @@ class _Mark(msgspec.Struct, frozen=True):
     index: Index
 
 
+# As in `index_file`.
+_decoder = msgspec.json.Decoder(_Mark)
+
+
 def write_compacted_mark(files: FileSystem, directory: str, index: Index) -> None:
     """Replace the mark; it is durable when this returns.
 
@@ -39,7 +43,7 @@ def read_compacted_mark(files: FileSystem, directory: str) -> Index | None:
     if not files.exists(path):
         return NO_INDEX
     try:
-        mark = msgspec.json.decode(read_checked_file(files, path), type=_Mark)
+        mark = _decoder.decode(read_checked_file(files, path))
     except (ValueError, msgspec.MsgspecError):
         return None
     return mark.index if mark.format_version == FORMAT_VERSION and mark.index > 0 else None

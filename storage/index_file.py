@@ -81,6 +81,11 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
+# Made here, and not at the first file: logs open on several threads at once. Where two of them were the first to use
+# the type, msgspec 0.22 ended the process with a segmentation fault, as it seems (an hour of chaos, once).
+_decoder = msgspec.msgpack.Decoder(IndexRecord)
+
+
 def index_path(segment_path: str) -> str:
     """Return where a closed segment's index file lies."""
     return segment_path.removesuffix(".log") + ".index"
@@ -105,7 +110,7 @@ def decode_index(content: bytes, group: GroupId, base_index: int) -> IndexRecord
     if not body or crc32c.crc32c(body) != int.from_bytes(content[:_CRC_BYTES], "big"):
         return None
     try:
-        record = msgspec.msgpack.decode(body, type=IndexRecord)
+        record = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     if (record.group, record.base_index) != (group, base_index):

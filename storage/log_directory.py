@@ -18,6 +18,10 @@ class _IdentityRecord(msgspec.Struct, frozen=True):
     directory_id: str
 
 
+# As in `index_file`.
+_decoder = msgspec.json.Decoder(_IdentityRecord)
+
+
 def claim_log_directory(files: FileSystem, directory: str, identity: LogIdentity) -> None:
     """Make the directory for `identity`, or check that it already is its.
 
@@ -104,7 +108,7 @@ def read_log_identity(files: FileSystem, directory: str) -> LogIdentity | None:
 
 def _read(files: FileSystem, path: str) -> _IdentityRecord:
     try:
-        record = msgspec.json.decode(read_checked_file(files, path), type=_IdentityRecord)
+        record = _decoder.decode(read_checked_file(files, path))
     except (ValueError, msgspec.MsgspecError) as error:
         raise ForeignDirectoryError(f"{path} is damaged: {error}") from error
     if record.format_version != FORMAT_VERSION:
