@@ -10,6 +10,7 @@ has been handled.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from typing import Any, NamedTuple, Protocol, cast
@@ -397,7 +398,9 @@ class Connection(asyncio.BufferedProtocol):
         if not outgoing.has_ranges:
             return await self._send_buffers(outgoing.in_memory())
         if self._descriptor is not None and self._socket is None:
-            self._socket = SocketCopy(self._descriptor)
+            # Where the process has no descriptor left for it, the response goes through memory, in small pieces.
+            with contextlib.suppress(OSError):
+                self._socket = SocketCopy(self._descriptor)
         if self._socket is not None:
             self._socket.cork(is_corked=True)
         for part in outgoing.parts():

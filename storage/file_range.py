@@ -67,7 +67,9 @@ class SocketCopy:
         self.descriptor = self._socket.fileno()
 
     def __del__(self) -> None:
-        self._socket.close()
+        # Without a descriptor there was no socket.
+        with contextlib.suppress(AttributeError):
+            self._socket.close()
 
     def cork(self, *, is_corked: bool) -> None:
         """Let the kernel send full packets only, until it may send the rest: a response wakes its client once."""

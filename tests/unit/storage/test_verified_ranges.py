@@ -343,3 +343,12 @@ def test_a_copied_descriptor_is_closed_with_its_last_user() -> None:
         del copy
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
+
+
+def test_a_copy_without_a_descriptor_left_is_refused_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("storage.file_range.os.dup", refuse)
+    with pytest.raises(OSError, match="Too many open files"):
+        SocketCopy(1)
