@@ -32,6 +32,11 @@ class CleaningOutcome(msgspec.Struct, frozen=True):
     error_number: int = 0
 
 
+# As in `index_file`.
+_job_decoder = msgspec.msgpack.Decoder(CleaningJob)
+_outcome_decoder = msgspec.msgpack.Decoder(CleaningOutcome)
+
+
 async def clean_in_child(
     files: FileSystem, request: CleaningRequest, bytes_per_second: int, seconds: float
 ) -> CleaningResult:
@@ -45,7 +50,7 @@ async def clean_in_child(
     there = files.path_for_others(request.directory)
     moved = _moved(request, there)
     content = msgspec.msgpack.encode(CleaningJob(moved, bytes_per_second))
-    outcome = msgspec.msgpack.decode(await run_child(_MODULE, content, seconds, (f"{there}/",)), type=CleaningOutcome)
+    outcome = _outcome_decoder.decode(await run_child(_MODULE, content, seconds, (f"{there}/",)))
     if outcome.damage:
         path = None if outcome.damaged_path is None else _in(request.directory, outcome.damaged_path)
         raise CorruptLogError(outcome.damage, path)
@@ -76,7 +81,7 @@ def _in(directory: str, path: str) -> str:
 
 def answer(content: bytes) -> bytes:
     """In the child: make the pass."""
-    job = msgspec.msgpack.decode(content, type=CleaningJob)
+    job = _job_decoder.decode(content)
     try:
         outcome = CleaningOutcome(clean(OsFileSystem(), job.request, throttle(job.bytes_per_second)))
     except CorruptLogError as error:

@@ -81,8 +81,8 @@ class IndexRecord(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-# Made here, and not at the first file: logs open on several threads at once. Where two of them were the first to use
-# the type, msgspec 0.22 ended the process with a segmentation fault, as it seems (an hour of chaos, once).
+# Made here, and not at the first file: logs open on several threads at once, and where two threads are the first to use
+# a type, msgspec 0.22 ends the process with a segmentation fault. No module of storage decodes by a type otherwise.
 _decoder = msgspec.msgpack.Decoder(IndexRecord)
 
 

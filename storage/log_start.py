@@ -46,6 +46,12 @@ class _Payload(msgspec.Struct, frozen=True, array_like=True):
     start: LogStart
 
 
+# As in `index_file`.
+_fields_decoder = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_version_decoder = msgspec.msgpack.Decoder(int)
+_decoder = msgspec.msgpack.Decoder(_Payload)
+
+
 def encode_log_start(start: LogStart) -> bytes:
     """Return the payload of a LOG_START entry."""
     return msgspec.msgpack.encode(_Payload(FORMAT_VERSION, start))
@@ -59,11 +65,11 @@ def decode_log_start(payload: Buffer) -> LogStart:
         CorruptEntryError: It is none, or says what cannot be.
     """
     try:
-        fields = msgspec.msgpack.decode(payload, type=list[msgspec.Raw])
-        version = msgspec.msgpack.decode(fields[0], type=int) if fields else 0
+        fields = _fields_decoder.decode(payload)
+        version = _version_decoder.decode(fields[0]) if fields else 0
         if version != FORMAT_VERSION:
             raise UnknownFormatError(f"a log start of format {version}; this version reads {FORMAT_VERSION}")
-        start = msgspec.msgpack.decode(payload, type=_Payload).start
+        start = _decoder.decode(payload).start
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptEntryError(f"the payload is no log start: {error}") from error
     if flaw := start.flaw():

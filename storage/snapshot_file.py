@@ -97,7 +97,8 @@ class Snapshot(msgspec.Struct, frozen=True):
         return self.start.flaw()
 
 
-_Body = tuple[LogStart, Index, Term, bytes]
+# As in `index_file`.
+_body_decoder = msgspec.msgpack.Decoder(tuple[LogStart, Index, Term, bytes])
 
 
 def snapshot_path(directory: str) -> str:
@@ -170,7 +171,7 @@ def decode_snapshot(content: bytes, path: str) -> Snapshot:
             f"{path} has format {version}, this version reads {FORMAT_IN_ONE} and {FORMAT_WITH_PARTS}"
         )
     try:
-        snapshot = Snapshot(*msgspec.msgpack.decode(content[MARK_BYTES:], type=_Body))
+        snapshot = Snapshot(*_body_decoder.decode(content[MARK_BYTES:]))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise CorruptLogError(f"{path} is damaged: {error}", path) from error
     return _possible(snapshot, path)

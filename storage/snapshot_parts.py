@@ -64,6 +64,11 @@ class SnapshotHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     configuration: bytes = b""
 
 
+# As in `index_file`.
+_fields_decoder = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_header_decoder = msgspec.msgpack.Decoder(SnapshotHeader)
+
+
 def count_parts(state_bytes: int, part_bytes: int = PART_BYTES_MAX) -> int:
     """Return how many parts a state is written in."""
     return -(-state_bytes // part_bytes)
@@ -147,13 +152,13 @@ class _Reader:
         if crc32c.crc32c(content, crc32c.crc32c(mark)) != int.from_bytes(self._seed, "big"):
             raise self._damaged("header: wrong checksum")
         try:
-            fields = msgspec.msgpack.decode(content, type=dict[str, msgspec.Raw])
+            fields = _fields_decoder.decode(content)
             unknown = sorted(fields.keys() - set(SnapshotHeader.__struct_fields__))
             if unknown:
                 raise UnknownFormatError(
                     f"{self._path} has the header field {unknown[0]!r}, which this version does not know"
                 )
-            return msgspec.msgpack.decode(content, type=SnapshotHeader)
+            return _header_decoder.decode(content)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._damaged(f"header: {error}") from error
 

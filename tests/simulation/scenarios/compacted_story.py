@@ -13,6 +13,7 @@ from model.record_batch import read_header
 from model.record_codec import unpack_records
 from model.record_filter import keyed_records
 from raft.compaction_bounds import ask_for_clean_indexes
+from raft.consensus import Consensus
 from storage.entry import EntryKind
 from storage.log_compaction import CleaningLimits
 from storage.segment_cleaning import clean
@@ -38,6 +39,18 @@ def objection(invariant: type[Invariant]) -> Iterator[None]:
     cause = ended.value.__cause__
     assert isinstance(cause, InvariantBrokenError)
     assert str(cause).startswith(f"{invariant.__name__}: ")
+
+
+def bound_deletes_by_voters_only(patch: pytest.MonkeyPatch) -> None:
+    """Plant: a tombstone waits for no learner."""
+
+    def of_voters(consensus: Consensus) -> Index:
+        state = consensus.state
+        voters = [node for node in state.followers if node in state.configuration.voter_ids]
+        consensus.note_deletes_bound(state.clean_indexes.bound(voters, consensus.clean_index))
+        return consensus.deletes_to
+
+    patch.setattr(Consensus, "raise_deletes_bound", of_voters)
 
 
 def record_of(key: bytes, value: bytes | None) -> bytes:

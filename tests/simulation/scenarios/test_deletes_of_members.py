@@ -12,6 +12,7 @@ from tests.simulation.scenarios.compacted_story import (
     KEYS,
     SEGMENT_BYTES,
     ask,
+    bound_deletes_by_voters_only,
     compact,
     objection,
     put,
@@ -183,12 +184,6 @@ def test_a_tombstone_waits_for_a_learner_that_lacks_it() -> None:
 
 
 def test_a_deleted_key_comes_back_in_a_learner_if_only_voters_bound_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_voters(consensus: Consensus) -> Index:
-        state = consensus.state
-        voters = [node for node in state.followers if node in state.configuration.voter_ids]
-        consensus.note_deletes_bound(state.clean_indexes.bound(voters, consensus.clean_index))
-        return consensus.deletes_to
-
-    monkeypatch.setattr(Consensus, "raise_deletes_bound", of_voters)
+    bound_deletes_by_voters_only(monkeypatch)
     with objection(DeletedRecordsAreGone):
         _a_learner_lacks_the_tombstone()

@@ -6,8 +6,6 @@ clean index bounds tombstones, as that of every member.
 
 import pytest
 
-from model.ids import Index
-from raft.consensus import Consensus
 from raft.errors import RaftError
 from raft.options import RaftOptions
 from raft.recovery_stm import RecoveryStm
@@ -18,6 +16,7 @@ from tests.simulation.scenarios.compacted_story import (
     KEYS,
     SEGMENT_BYTES,
     ask,
+    bound_deletes_by_voters_only,
     compact,
     keyed,
     kinds,
@@ -160,13 +159,7 @@ def test_a_compacted_partition_moves_though_its_leader_dies_and_its_new_member_b
 def test_a_deleted_key_comes_back_in_the_new_member_of_a_move_that_bounds_no_tombstones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def of_voters(consensus: Consensus) -> Index:
-        state = consensus.state
-        voters = [node for node in state.followers if node in state.configuration.voter_ids]
-        consensus.note_deletes_bound(state.clean_indexes.bound(voters, consensus.clean_index))
-        return consensus.deletes_to
-
-    monkeypatch.setattr(Consensus, "raise_deletes_bound", of_voters)
+    bound_deletes_by_voters_only(monkeypatch)
     with objection(DeletedRecordsAreGone):
         _a_compacted_partition_moves()
 

@@ -128,6 +128,7 @@ def test_a_pass_that_is_killed_over_a_topic_that_is_deleted_has_not_failed(tmp_p
             async with asyncio.timeout(20):
                 while len(broker.node.partitions) > 0:
                     assert not await compactor.look()
+                    # Nothing wakes the test when the state is saved, or when the replica has left.
                     await asyncio.sleep(0.05)
             assert compactor.counts.failures == 0
             await until(lambda: broker.cluster.group_directories(1) == [])

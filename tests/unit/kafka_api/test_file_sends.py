@@ -1,5 +1,7 @@
 """Fetch responses that leave straight from segment files, and the clients that do not take them."""
 
+import errno
+import os
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -76,6 +78,24 @@ def test_the_second_reader_gets_the_same_bytes_straight_from_the_file(tmp_path):
             assert joined(third) == b"".join(stored[3:5])
             # With the batch before it, on the way to which the client read forward.
             assert sent_bytes(broker) == len(joined(second)) + len(stored[2]) + len(joined(third))
+
+    run(test)
+
+
+def test_a_response_goes_through_memory_while_the_process_has_no_descriptor_for_it(tmp_path, monkeypatch):
+    def refuse(_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def test():
+        async with broker_with_batches(tmp_path, count=3, size=20_000) as (broker, client, stored):
+            await fetch_on(client, 1)
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "dup", refuse)
+                assert joined(await fetch_on(client, 1)) == b"".join(stored[1:])
+            assert sent_bytes(broker) == 0
+            # The connection goes on, and has its copy as soon as there is a descriptor.
+            assert joined(await fetch_on(client, 1)) == b"".join(stored[1:])
+            assert sent_bytes(broker) == len(b"".join(stored[1:]))
 
     run(test)
 

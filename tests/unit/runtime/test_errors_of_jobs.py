@@ -33,6 +33,7 @@ def test_what_a_failed_job_had_is_free_once_its_error_is_forgotten(pool: Pool) -
             await fail()
             # The thread forgets its job once it waits for the next one.
             await workers.run(pool, lambda: None)
+            # The loop forgets the callbacks of the job, too.
             await asyncio.sleep(0)
             assert [each() for each in known] == [None]
         finally:

@@ -1,7 +1,7 @@
 """A log that is removed, because its topic is deleted, during a pass of compaction and in the middle of its swaps."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,17 @@ def run(what: Coroutine[Any, Any, None]) -> None:
 class WatchedDisk(Disk):
     """Calls `on_call` once, when so many calls that change the directory have begun since then."""
 
-    left = -1
+    def __init__(self, on_call: Callable[[], None]) -> None:
+        super().__init__()
+        self.left = -1
+        self._on_call = on_call
 
     def check(self, call: str, path: str) -> Any:
         if self.left >= 0 and call in ("rename", "fsync_dir", "unlink", "create"):
             self.left -= 1
             if self.left < 0:
-                self.on_call()
+                self._on_call()
         return super().check(call, path)
-
-    def on_call(self) -> None:
-        raise NotImplementedError
 
 
 async def passed(place: Place, **changes: Any) -> tuple[Log, CleaningResult]:
@@ -62,14 +62,14 @@ def check_gone(place: Place, log: Log) -> None:
 
 async def removed_at(folder: Path, effect: int, *, keeps_sources: bool) -> bool:
     """Remove a log when the swaps of a pass begin this effect; return whether there was such a one."""
-    place, disk = Place(folder, segment_bytes=200), WatchedDisk()
+    removing: list[asyncio.Task[None]] = []
+    place = Place(folder, segment_bytes=200)
+    disk = WatchedDisk(lambda: removing.append(asyncio.ensure_future(log.remove())))
     place.disk, place.env = disk, replace(place.env, files=disk)
     log, result = await passed(place, joins=False)
     if not keeps_sources:
         # The last sources leave the log: their outputs are removed, without a swap.
         await log.truncate(Index(result.outputs[-1].base_index))
-    removing: list[asyncio.Task[None]] = []
-    disk.on_call = lambda: removing.append(asyncio.ensure_future(log.remove()))  # type: ignore[method-assign]
     disk.left = effect
     (ended,) = await asyncio.gather(log.compaction.swap(result), return_exceptions=True)
     disk.left = -1
@@ -112,6 +112,7 @@ def test_a_log_that_is_removed_between_two_swaps_leaves_nothing(
         log, result = await passed(place, joins=False)
         swapping = asyncio.ensure_future(log.compaction.swap(result))
         while not any(segment.cleaned_to for segment in log._segments):
+            # Each step of the swap, until it is done and the rest begins.
             await asyncio.sleep(0)
         await steps()
         assert len(place.names(".cleaned")) == len(result.outputs) - 1
